@@ -3,7 +3,8 @@
 // The part of the address after `#` names the page, and has the token of a link: it is not sent to servers.
 
 import { get, loadSession, send, session, settings } from './api.js'
-import { button, clearErrors, confirmed, describe, fail, fill, form, h, labelled, list, notify, secret, time } from './dom.js'
+import { button, clearErrors, confirmed, describe, fail, fill, form, h, labelled, list, notify, openDialog, secret, time } from './dom.js'
+import { hasPasskeys, made, needsPasskey, signed } from './passkeys.js'
 
 const main = document.getElementById('main')
 const options = await get('/auth/options')
@@ -60,9 +61,9 @@ const returned = async query => {
   const failed = text => show('The sign-in was not completed', h('p', { class: 'error', role: 'alert' }, text),
     links(h('a', { href: '#/sign-in' }, session.user ? 'Your account' : 'Sign in')))
   if (!query.get('code')) return failed('The provider has refused it, or you have canceled it.')
-  const finish = async code => {
+  const finish = async proof => {
     const answer = { state: query.get('state'), provider_code: query.get('code'), issuer: query.get('iss') ?? undefined }
-    const done = await send('POST', '/auth/sign-in', { ...answer, code, cookie: true })
+    const done = await send('POST', '/auth/sign-in', { ...answer, ...proof, cookie: true })
     if (done.next) location.assign(done.next)
     else await entered()
   }
@@ -74,30 +75,41 @@ const returned = async query => {
   }
 }
 
-// A form that asks for a code if the account has an authenticator app.
+// A form that asks for the second factor of the account: a passkey, or a code. `sendIt` gets it as the
+// members of a body.
 const formWithCode = (fields, submit, sendIt, isNeeded = false) => {
   const code = codeField()
   code.hidden = !isNeeded
+  const passkey = button('Use a passkey', () => withPasskey().catch(fail))
+  passkey.hidden = true
+  const withPasskey = async () => sendIt({ passkey: await signed() })
   const withCode = async () => {
     try {
-      await sendIt(code.hidden ? undefined : value(code).trim())
+      await sendIt(code.hidden ? {} : { code: value(code).trim() })
     } catch (error) {
       if (!needsCode(error) || !code.hidden) throw error
       code.hidden = false
-      code.target.focus()
+      passkey.hidden = !needsPasskey(error)
+      ;(passkey.hidden ? code.target : passkey).focus()
     }
   }
-  return form([...fields, code], { submit, send: withCode, fields: { code } })
+  return form([...fields, code], { submit, send: withCode, fields: { code }, extra: [passkey] })
 }
 
 const pages = {
   'sign-in': () => {
     const [name, password] = [control('Email address or name', { autocomplete: 'username' }), passwordField()]
-    const signIn = async code => {
-      await send('POST', '/auth/login', { name: value(name), password: value(password), code, cookie: true })
+    const signIn = async proof => {
+      await send('POST', '/auth/login', { name: value(name), password: value(password), ...proof, cookie: true })
       await entered()
     }
-    show(`Sign in to ${settings.title}`, formWithCode([name, password], 'Sign in', signIn), providers('Sign in with'), links(
+    const byPasskey = async () => {
+      await send('POST', '/auth/passkeys/login', { passkey: await signed(), cookie: true })
+      await entered()
+    }
+    show(`Sign in to ${settings.title}`, formWithCode([name, password], 'Sign in', signIn),
+      options.passkeys && hasPasskeys && h('div', { class: 'buttons' }, button('Sign in with a passkey', () => byPasskey().catch(fail))),
+      providers('Sign in with'), links(
       options.mails && ['open', 'domains'].includes(options.sign_up) && link('sign-up', 'Create an account'),
       options.login_links && link('login-link', 'Sign in by email'),
       options.mails && link('reset-password', 'Forgotten password')))
@@ -123,8 +135,8 @@ const pages = {
 
   'login-link': token => {
     if (!token) return request('Sign in by email', '/auth/login-link', 'Send link', 'We send you a link that signs you in.')
-    const signIn = async code => {
-      await send('POST', '/auth/login-with-link', { token, code, cookie: true })
+    const signIn = async proof => {
+      await send('POST', '/auth/login-with-link', { token, ...proof, cookie: true })
       history.replaceState(null, '', location.pathname + location.search)
       await entered()
     }
@@ -169,11 +181,12 @@ const done = (title, text) => {
 // The account of the user who is signed in.
 const account = async () => {
   const user = session.user
+  const passkeys = options.passkeys ? (await get('/auth/passkeys')).passkeys : []
   const identities = options.providers.length ? (await get('/auth/identities')).identities : []
   document.title = `Account · ${settings.title}`
   fill(main, h('div', { class: 'small' }, h('h1', {}, 'Your account'),
     h('p', {}, 'Signed in as ', h('strong', {}, user.name), '.'),
-    addressPart(user), passwordPart(), providersPart(identities), appPart(user), sessionsPart(user), dataPart(user)))
+    addressPart(user), passwordPart(), providersPart(identities), passkeysPart(passkeys, user), appPart(user), sessionsPart(user), dataPart(user)))
 }
 
 const part = (title, ...children) => h('section', {}, h('h2', {}, title), children)
@@ -217,7 +230,7 @@ const providersPart = identities => {
 }
 
 const showCodes = codes => fill(main, h('div', { class: 'small' }, h('h1', {}, 'Recovery codes'),
-  h('p', {}, 'Each of these codes replaces a code of your app once. Keep them where only you find them; they are not shown again.'),
+  h('p', {}, 'Each of these codes replaces a code of your app, or your passkey after the password, once. Keep them where only you find them; they are not shown again.'),
   h('ul', { class: 'mono' }, codes.map(code => h('li', {}, code))),
   button('Continue', () => reload().catch(fail), { kind: 'primary' })))
 
@@ -236,8 +249,64 @@ const image = (svg, text) => {
     element('rect', { width: size, height: size, fill: '#fff' }), element('path', { d, fill: '#000' })))
 }
 
+// Does what needs a recent authentication. If the last one is too old, the person confirms who they are.
+const withRecent = async work => {
+  try {
+    await work()
+  } catch (error) {
+    if (!(error.errors ?? []).some(one => one.rule === 'step-up')) throw error
+    const password = passwordField()
+    const confirm = async body => {
+      await send('POST', '/auth/step-up', body)
+      dialog.close()
+      await work()
+    }
+    const dialog = openDialog('Confirm that it is you',
+      formWithCode([password], 'Confirm', proof => confirm({ password: value(password), ...proof })),
+      h('div', { class: 'buttons' },
+        hasPasskeys && button('Confirm with a passkey', async () => { try { await confirm({ passkey: await signed() }) } catch (failed) { fail(failed) } }),
+        button('Cancel', () => dialog.close())))
+  }
+}
+
+const passkeysPart = (passkeys, user) => {
+  if (!options.passkeys) return null
+  const name = control('Name of the passkey', { maxlength: 100, autocomplete: 'off' }, { hint: 'Such as the name of this device' })
+  const add = () => withRecent(async () => {
+    const { recovery_codes: codes } = await send('POST', '/auth/passkeys', { name: value(name), passkey: await made() })
+    await loadSession()
+    if (codes) showCodes(codes)
+    else await reload('The passkey was added.')
+  })
+  const rename = one => {
+    const field = control('Name', { maxlength: 100, autocomplete: 'off', value: one.name })
+    const save = async () => {
+      await send('PATCH', `/auth/passkeys/${one.id}`, { name: value(field) })
+      dialog.close()
+      await reload()
+    }
+    const dialog = openDialog('Rename the passkey',
+      form([field], { submit: 'Save', send: save, fields: { name: field }, extra: [button('Cancel', () => dialog.close())] }))
+  }
+  const remove = async one => {
+    if (!await confirmed(`Remove the passkey ${one.name}?`, 'Remove')) return
+    await withRecent(async () => {
+      await send('DELETE', `/auth/passkeys/${one.id}`)
+      await reload('The passkey was removed. Delete it on your device, too.')
+    })
+  }
+  const rows = passkeys.map(one => [one.name, time(one.created_at), time(one.used_at), h('div', { class: 'buttons' },
+    button('Rename', () => rename(one), { 'aria-label': `Rename ${one.name}` }),
+    button('Remove', () => remove(one).catch(fail), { 'aria-label': `Remove ${one.name}` }))])
+  return part('Passkeys', h('p', {}, 'Sign in with your fingerprint, your face or the PIN of your device, or with a security key. After the password, the passkey is the second step.'),
+    rows.length > 0 && list('Passkeys', ['Name', 'Since', 'Last used', h('span', { class: 'hidden' }, 'Actions')], rows),
+    rows.length > 0 && user.recovery_codes !== null && h('p', {}, `${user.recovery_codes} recovery codes are left.`),
+    hasPasskeys ? form([name], { submit: 'Add a passkey', send: add, fields: { name } })
+      : h('p', { class: 'muted' }, 'This browser has no passkeys, or this page was not opened over https.'))
+}
+
 const appPart = user => {
-  if (user.recovery_codes === null) {
+  if (!user.has_app) {
     const password = passwordField()
     const begin = async () => {
       const setup = await send('POST', '/auth/totp', { password: value(password) })
@@ -284,9 +353,9 @@ const dataPart = user => {
     URL.revokeObjectURL(url)
   }
   const password = passwordField()
-  const remove = async code => {
-    if (code === undefined && !await confirmed('Delete your account? This cannot be undone.', 'Delete')) return
-    await send('POST', '/auth/delete-account', { password: value(password), code })
+  const remove = async proof => {
+    if (!proof.code && !proof.passkey && !await confirmed('Delete your account? This cannot be undone.', 'Delete')) return
+    await send('POST', '/auth/delete-account', { password: value(password), ...proof })
     await reload('Your account was deleted.')
   }
   return part('Your data', h('div', { class: 'buttons' }, button('Download your data', () => download().catch(fail))),

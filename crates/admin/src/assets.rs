@@ -49,6 +49,7 @@ pub(crate) const ASSETS: &[Asset] = &[
     asset!(SCRIPT, "filter.js"),
     asset!(SCRIPT, "grid.js"),
     asset!(SCRIPT, "json.js"),
+    asset!(SCRIPT, "passkeys.js"),
     asset!(SCRIPT, "row.js"),
     asset!(SCRIPT, "schema.js"),
     asset!(SCRIPT, "sign-in.js"),
@@ -62,7 +63,7 @@ pub(crate) const ASSETS: &[Asset] = &[
 ];
 
 /// The paths of the files of `/account`. The other pages do not need the first ones.
-const ACCOUNT: [&str; 7] = [
+const ACCOUNT: [&str; 8] = [
     "/account",
     "/admin/assets/account.js",
     "/admin/assets/style.css",
@@ -70,6 +71,7 @@ const ACCOUNT: [&str; 7] = [
     "/admin/assets/api.js",
     "/admin/assets/dom.js",
     "/admin/assets/json.js",
+    "/admin/assets/passkeys.js",
 ];
 
 /// The files of `/account`.

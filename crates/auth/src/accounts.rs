@@ -16,8 +16,8 @@ use crate::credentials::token::{self, TokenHash};
 use crate::ids;
 use crate::known::{Identity, Proof};
 use crate::models::{
-    AccountLink, ApiKey, Group, LinkedIdentity, LoginSession, RecordedEvent, SecondFactor, User,
-    managers,
+    AccountLink, ApiKey, Group, LinkedIdentity, LoginSession, Passkey, PasskeyChallenge,
+    RecordedEvent, SecondFactor, User, managers,
 };
 use crate::security_event::SecurityEvent;
 
@@ -217,6 +217,8 @@ impl Auth {
             tx.delete_where::<ApiKey>(ApiKey::USER.eq(Ref::new(user))).run()?;
             tx.delete_where::<AccountLink>(AccountLink::USER.eq(user)).run()?;
             tx.delete_where::<SecondFactor>(SecondFactor::ID.eq(user)).run()?;
+            tx.delete_where::<Passkey>(Passkey::USER.eq(Ref::new(user))).run()?;
+            tx.delete_where::<PasskeyChallenge>(PasskeyChallenge::USER.eq(user)).run()?;
             tx.delete_where::<LinkedIdentity>(LinkedIdentity::USER.eq(Ref::new(user))).run()?;
             ids::count_those_there(tx)?;
             let gone = tx.get::<User>(user).run()?;

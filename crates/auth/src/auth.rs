@@ -34,7 +34,7 @@ pub(crate) const TOKEN_PREFIX: &str = "mt_";
 const FIRST: &str = "admin";
 /// The end of a session is stored again when this fraction of its duration has passed.
 const RENEWALS: i64 = 10;
-/// The number of sign-ins with providers that a client may begin in the window of attempts.
+/// The number of sign-ins with providers and passkeys that a client may begin in the window of attempts.
 const SIGN_INS_MAX: u32 = 50;
 /// The number of tokens that may wait for the keys of their issuers.
 const FETCHES_MAX: usize = 64;
@@ -57,7 +57,7 @@ pub(crate) struct Inner {
     pub(crate) codes: Attempts,
     /// Mails that anonymous callers have requested, by mail address.
     pub(crate) mails: Attempts,
-    /// The sign-ins with providers that were begun, by address.
+    /// The sign-ins with providers and passkeys that were begun, by address.
     pub(crate) sign_ins: Attempts,
     /// Fetches the keys of other issuers, and deletes old events.
     pub(crate) fetches: Arc<ThreadPool>,

@@ -72,10 +72,15 @@ pub use credentials::external::{
     TokenUser,
 };
 pub use credentials::jwt::install_algorithms;
+pub use credentials::passkey::{
+    HANDLE_BYTES, NewPasskey, PasskeyProtocol, PasskeyRequest, PasskeyUser, SecondProof,
+};
+#[cfg(feature = "passkeys")]
+pub use credentials::web_authn::WebAuthn;
 pub use known::{Identity, Proof};
 pub use login::{LoggedIn, LoginClient};
 pub use models::{ApiKey, Group, LoginSession, RecordedEvent, User, models};
 pub use providers::{LinkedAccount, ProviderAnswer, ProviderSignIn, SignInStart};
 pub use security_event::{Listener, SecurityEvent};
-pub use self_service::{InvitationInfo, PersonalData, TotpSetup};
+pub use self_service::{AddedPasskey, InvitationInfo, PasskeyInfo, PersonalData, TotpSetup};
 pub use settings::Settings;

@@ -9,6 +9,7 @@ use marmota_store::Transaction;
 use subtle::ConstantTimeEq;
 
 use crate::auth::{Auth, Inner, SESSION_PREFIX, after, shown, unauthenticated};
+use crate::credentials::passkey::SecondProof;
 use crate::credentials::token::{self, TokenHash};
 use crate::ids;
 use crate::models::{LoginSession, User};
@@ -73,9 +74,9 @@ impl Auth {
 
     /// [`Auth::login`] of a user who may have an authenticator app, with the client's description.
     ///
-    /// `name` is the name of the user, or the mail address. `code` is a code of the app, or a recovery
-    /// code; users without an app need none. Call it without a code first: the error states whether one
-    /// is needed.
+    /// `name` is the name of the user, or the mail address. `proof` is a code of the app, a recovery code
+    /// (`Some("123456")`), or the answer of a passkey ([`SecondProof`]); users without a second factor need
+    /// none. Call it without one first: the error states whether it is needed.
     ///
     /// ```
     /// # use marmota_auth::{Auth, LoginClient, Settings};
@@ -93,12 +94,12 @@ impl Auth {
     ///
     /// # Errors
     /// As [`Auth::login`]. If a code is missing or wrong, the error has the violation `code`, with the
-    /// rule `required` or `code`.
-    pub fn login_with(
+    /// rule `required` or `code`; also the violation `passkey` with the rule `required`, if the user has one.
+    pub fn login_with<'p>(
         &self,
         name: &str,
         password: &str,
-        code: Option<&str>,
+        proof: impl Into<SecondProof<'p>>,
         client: LoginClient<'_>,
     ) -> Result<LoggedIn> {
         let inner = &self.0;
@@ -112,7 +113,7 @@ impl Auth {
             return Err(unauthenticated("wrong name or password"));
         };
         inner.attempts.succeeded(name, from, inner.now());
-        inner.pass_second_factor(user.id, code, from)?;
+        inner.pass_second_factor(user.id, proof.into(), from)?;
         inner.log_in(&user, client)
     }
 

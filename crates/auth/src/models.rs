@@ -7,7 +7,9 @@
 //! | `marmota_session` | logins | hashes of tokens, addresses, ends |
 //! | `marmota_key` | keys | hashes of keys, names, ends |
 //! | `marmota_account_link` | links in mails | hashes of tokens, mail addresses, ends |
-//! | `marmota_second_factor` | authenticator apps | secrets, hashes of recovery codes |
+//! | `marmota_second_factor` | second factors | secrets of authenticator apps, hashes of recovery codes |
+//! | `marmota_passkey` | passkeys | public keys, names, counters |
+//! | `marmota_passkey_challenge` | uses of passkeys under way | hashes of challenges |
 //! | `marmota_identity` | accounts of providers | issuers, ids at the provider |
 //! | `marmota_sign_in` | sign-ins with providers under way | hashes of states and of browsers' secrets |
 //! | `marmota_security_event` | security events | kinds, users, addresses, times |
@@ -123,17 +125,18 @@ pub(crate) struct AccountLink {
     pub(crate) ends_at: Timestamp,
 }
 
-/// The authenticator app of a user.
+/// The second factor of a user: the authenticator app, and the recovery codes, also for passkeys.
 #[derive(Clone, Model)]
 #[model(table = "marmota_second_factor")]
 pub(crate) struct SecondFactor {
     /// The user.
     pub(crate) id: i64,
-    /// The secret, as base32. The server computes codes from it, so it is not a hash.
+    /// The secret of the app, as base32; empty without one. The server computes codes from it, so it is
+    /// not a hash.
     pub(crate) secret: String,
-    /// True once the user has shown a code of the app.
+    /// True once the user has shown a code of the app, or has a passkey.
     pub(crate) is_confirmed: bool,
-    /// The time step of the last code: no code is accepted twice.
+    /// The time step of the last code: no code is accepted twice. 0 until the app has shown one.
     pub(crate) last_step: i64,
     /// The hashes of the recovery codes that were not used.
     pub(crate) recovery: Json<Vec<String>>,
@@ -141,6 +144,68 @@ pub(crate) struct SecondFactor {
     pub(crate) created_at: Timestamp,
     #[model(version)]
     pub(crate) version: i64,
+}
+
+impl SecondFactor {
+    /// Creates the second factor of a user who has no app.
+    pub(crate) const fn without_app(user: i64, now: Timestamp) -> Self {
+        Self {
+            id: user,
+            secret: String::new(),
+            is_confirmed: false,
+            last_step: 0,
+            recovery: Json(Vec::new()),
+            created_at: now,
+            version: 0,
+        }
+    }
+
+    /// Returns true if the user has an authenticator app that has shown a code.
+    pub(crate) const fn has_app(&self) -> bool {
+        self.is_confirmed && self.last_step > 0
+    }
+}
+
+/// A passkey of a user.
+#[derive(Clone, Model)]
+#[model(table = "marmota_passkey")]
+pub(crate) struct Passkey {
+    pub(crate) id: i64,
+    #[model(index)]
+    pub(crate) user: Ref<User>,
+    /// The id of the credential, as base64url.
+    #[model(unique)]
+    pub(crate) credential: String,
+    /// The random handle by which the authenticator knows the user, as base64url.
+    pub(crate) handle: String,
+    /// The public key, as the protocol has encoded it.
+    pub(crate) key: String,
+    /// The signature counter and other changing values, as the protocol has encoded them.
+    pub(crate) state: String,
+    pub(crate) name: String,
+    #[model(created_at)]
+    pub(crate) created_at: Timestamp,
+    /// The time of the last use.
+    pub(crate) used_at: Option<Timestamp>,
+    #[model(version)]
+    pub(crate) version: i64,
+}
+
+/// A challenge for a passkey that was not answered yet.
+#[derive(Clone, Model)]
+#[model(table = "marmota_passkey_challenge")]
+pub(crate) struct PasskeyChallenge {
+    pub(crate) id: i64,
+    /// The hash of the challenge.
+    #[model(unique)]
+    pub(crate) challenge: String,
+    /// The user who adds a passkey; `None` for a sign-in.
+    #[model(index)]
+    pub(crate) user: Option<i64>,
+    /// What the protocol needs to verify the answer.
+    pub(crate) state: String,
+    #[model(index)]
+    pub(crate) ends_at: Timestamp,
 }
 
 /// A key of a user, for programs.
@@ -253,6 +318,8 @@ pub fn models(builder: StoreBuilder) -> StoreBuilder {
         .model::<Counter>()
         .model::<AccountLink>()
         .model::<SecondFactor>()
+        .model::<Passkey>()
+        .model::<PasskeyChallenge>()
         .model::<LinkedIdentity>()
         .model::<PendingSignIn>()
         .model::<RecordedEvent>()

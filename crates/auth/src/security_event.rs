@@ -52,13 +52,19 @@ pub enum SecurityEvent {
     CodeFailed { user: i64, address: Option<IpAddr> },
     /// A code was refused because too many were wrong.
     CodeLimited { user: i64, address: Option<IpAddr> },
+    /// A passkey was added to a user.
+    PasskeyAdded { user: i64, passkey: i64 },
+    /// A passkey was removed from a user.
+    PasskeyRemoved { user: i64, passkey: i64 },
+    /// The answer of a passkey was refused.
+    PasskeyRefused { user: Option<i64>, reason: String, address: Option<IpAddr> },
     /// A user signed in with an account of a provider for the first time, or added one.
     IdentityLinked { user: i64, issuer: String },
     /// An account of a provider was removed from a user.
     IdentityUnlinked { user: i64 },
     /// The answer of a provider was refused.
     SignInRefused { reason: String, address: Option<IpAddr> },
-    /// A sign-in with a provider was refused because the client has begun too many.
+    /// A sign-in with a provider or a passkey was refused because the client has begun too many.
     SignInLimited { address: Option<IpAddr> },
     /// A token of another issuer was refused.
     TokenRefused { reason: String },
@@ -99,6 +105,7 @@ impl SecurityEvent {
                 | Self::LinkRefused { .. }
                 | Self::CodeFailed { .. }
                 | Self::CodeLimited { .. }
+                | Self::PasskeyRefused { .. }
                 | Self::SignInRefused { .. }
                 | Self::SignInLimited { .. }
                 | Self::TokenRefused { .. }

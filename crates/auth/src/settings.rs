@@ -9,6 +9,7 @@ use zeroize::Zeroizing;
 
 use crate::account_mail::{AccountMailer, SignUpPolicy};
 use crate::credentials::external::{IdentityProviders, TokenIssuers};
+use crate::credentials::passkey::PasskeyProtocol;
 use crate::security_event::Listener;
 
 /// Settings of [`crate::Auth`]; each has a default.
@@ -46,6 +47,7 @@ pub struct Settings {
     pub(crate) mailer: Option<Arc<dyn AccountMailer>>,
     pub(crate) providers: Option<Arc<dyn IdentityProviders>>,
     pub(crate) token_issuers: Option<Arc<dyn TokenIssuers>>,
+    pub(crate) passkeys: Option<Arc<dyn PasskeyProtocol>>,
     pub(crate) events_max: u64,
     pub(crate) step_up: Vec<(String, Duration)>,
     pub(crate) title: String,
@@ -81,6 +83,7 @@ impl Default for Settings {
             mailer: None,
             providers: None,
             token_issuers: None,
+            passkeys: None,
             events_max: 100_000,
             step_up: Vec::new(),
             title: "Marmota".to_owned(),
@@ -205,6 +208,13 @@ impl Settings {
     /// Sets the issuers whose tokens are accepted as credentials. Default: none.
     pub fn token_issuers(mut self, issuers: impl TokenIssuers + 'static) -> Self {
         self.token_issuers = Some(Arc::new(issuers));
+        self
+    }
+
+    /// Sets the protocol of passkeys: `WebAuthn` for the public URL of the program. Default: none, users
+    /// cannot have passkeys.
+    pub fn passkeys(mut self, protocol: impl PasskeyProtocol + 'static) -> Self {
+        self.passkeys = Some(Arc::new(protocol));
         self
     }
 

@@ -199,6 +199,10 @@ pub mod accounts_for_the_public {}
 #[doc = include_str!("../guide/54-sign-in.md")]
 pub mod sign_in_with_providers {}
 
+#[cfg(feature = "passkeys")]
+#[doc = include_str!("../guide/57-passkeys.md")]
+pub mod passkeys {}
+
 #[cfg(feature = "webhooks")]
 #[doc = include_str!("../guide/49-webhooks.md")]
 pub mod webhooks {}

@@ -35,6 +35,7 @@
 //! | copy a SQLite database continuously | `replication`, `replication-s3` |
 //! | run durable jobs | `jobs` |
 //! | send mails, and let people sign up | `mail` |
+//! | sign in with passkeys | `passkeys` |
 //! | sign in with providers, and accept tokens of other issuers | `providers` |
 //! | send changes to other systems | `webhooks` |
 //! | administer tables and users in a browser | `admin` |

@@ -15,18 +15,19 @@
 //!
 //! | caller | routes |
 //! |---|---|
-//! | anonymous | `login`, `sign-in`, `setup`, `set-password`, and by mail: `sign-up`, `join`, `reset`, … |
-//! | a user | `logout`, `logout-everywhere`, `me`, `password`, `jwt`, `keys`, `email`, `totp`, `data`, … |
+//! | anonymous | `login`, `passkeys/login`, `sign-in`, `setup`, `set-password`, and by mail: `sign-up`, `join`, `reset`, … |
+//! | a user | `logout`, `logout-everywhere`, `me`, `password`, `jwt`, `keys`, `email`, `totp`, `passkeys`, … |
 //! | an administrator | `users`, `groups`, `invitations`, `events` |
 //!
 //! `self_service.rs` has the routes by mail and those for a user's own data, `second_factor.rs` those for
-//! authenticator apps, `providers.rs` those for providers and security events.
+//! authenticator apps, `passkeys.rs` those for passkeys, `providers.rs` those for providers and security events.
 //!
 //! Passwords are hashed with a function that is slow by design, so requests are executed on
 //! separate threads ([`Authenticator::run`]): [`answer`] copies what a [`Route`] needs into
 //! [`AccountRequest`], the route returns a [`Reply`], and [`answer`] converts that to a response.
 
 mod account_request;
+mod passkeys;
 mod providers;
 mod second_factor;
 mod self_service;
@@ -40,9 +41,10 @@ use marmota_model::{Error, ErrorKind, Result as ModelResult};
 use marmota_store::rights::Grant;
 use marmota_web::{ApiError, authenticate, session_cookie, sign_in_cookie, sign_in_secret};
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use self::account_request::{AccountRequest, Reply, Route};
+use self::account_request::{AccountRequest, Reply, Route, proof};
 use crate::protocol::body;
 use crate::request::answer::JSON;
 use crate::request::authenticator::Authenticator;
@@ -75,7 +77,7 @@ pub(crate) fn add(router: Router, prefix: &str, authenticator: &Arc<Authenticato
         (Method::Delete, "/groups/{named}", remove_group),
     ];
     let others = self_service::ROUTES.into_iter().chain(second_factor::ROUTES);
-    let others = others.chain(providers::ROUTES);
+    let others = others.chain(passkeys::ROUTES).chain(providers::ROUTES);
     let router = routes.into_iter().chain(others).fold(router, |router, (method, path, route)| {
         router.on(method, &format!("{prefix}/auth{path}"), endpoint(authenticator, route, false))
     });
@@ -186,8 +188,9 @@ fn limited(error: Error) -> ApiError {
 ///
 /// # Errors
 /// [`ErrorKind::Unauthenticated`] (401) for an unknown name and for a wrong password alike, 429
-/// after too many failures. For a user with an authenticator app who sends no `code`, the 401 has the
-/// violation `code`, with the rule `required`: the client sends the request again, with a code.
+/// after too many failures. For a user with an authenticator app or a passkey who sends neither `code`
+/// nor `passkey`, the 401 has the violations `code` and `passkey` with the rule `required`, for what the user has:
+/// the client sends the request again, with one of them.
 fn login(asked: &AccountRequest) -> ModelResult<Reply> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -195,11 +198,13 @@ fn login(asked: &AccountRequest) -> ModelResult<Reply> {
         name: String,
         password: String,
         code: Option<String>,
+        passkey: Option<Box<RawValue>>,
         #[serde(default)]
         cookie: bool,
     }
-    let Login { name, password, code, cookie } = asked.read()?;
-    let login = asked.auth.login_with(&name, &password, code.as_deref(), asked.client())?;
+    let Login { name, password, code, passkey, cookie } = asked.read()?;
+    let proof = proof(code.as_deref(), passkey.as_deref());
+    let login = asked.auth.login_with(&name, &password, proof, asked.client())?;
     Ok(Reply::logged_in(login, cookie))
 }
 
@@ -238,7 +243,8 @@ fn logout_everywhere(asked: &AccountRequest) -> ModelResult<Reply> {
 }
 
 /// `GET /me`: returns the caller's name, mail address, groups and sessions, for the account page of an
-/// application. `recovery_codes` is the number of those left, `null` without an authenticator app;
+/// application. `recovery_codes` is the number of those left, `null` without an authenticator app
+/// (`has_app`) and passkeys;
 /// `session` is the one of the request. Pages also use it to detect whether the cookie is still valid: 401 if not.
 fn me(asked: &AccountRequest) -> ModelResult<Reply> {
     let known = asked.known()?;
@@ -248,6 +254,7 @@ fn me(asked: &AccountRequest) -> ModelResult<Reply> {
         "id": known.user(),
         "name": caller.name,
         "email": user.email,
+        "has_app": asked.auth.has_app(known.user())?,
         "recovery_codes": asked.auth.recovery_codes_left(known.user())?,
         "session": match known.proof() {
             Proof::Session(session) => Some(session),

@@ -6,9 +6,11 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use fantoccini::elements::Element;
+use fantoccini::wd::WebDriverCompatibleCommand;
 use fantoccini::{Client, ClientBuilder, Locator};
 use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
+use url::{ParseError, Url};
 
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// The version; `xtask` installs it.
@@ -78,6 +80,25 @@ impl Driver {
     }
 }
 
+/// The command that adds an authenticator for passkeys (WebAuthn Level 3, 11.3). It verifies the person by
+/// itself.
+#[derive(Debug)]
+struct AddAuthenticator;
+
+impl WebDriverCompatibleCommand for AddAuthenticator {
+    fn endpoint(&self, base: &Url, session: Option<&str>) -> Result<Url, ParseError> {
+        base.join(&format!("session/{}/webauthn/authenticator", session.unwrap_or_default()))
+    }
+
+    fn method_and_body(&self, _: &Url) -> (http::Method, Option<String>) {
+        let body = json!({
+            "protocol": "ctap2", "transport": "internal", "hasResidentKey": true,
+            "hasUserVerification": true, "isUserConsenting": true, "isUserVerified": true,
+        });
+        (http::Method::POST, Some(body.to_string()))
+    }
+}
+
 /// One browser.
 pub(crate) struct Browser {
     client: Client,
@@ -91,6 +112,11 @@ impl Browser {
         }
         self.wait("document.querySelector('h1') && !document.querySelector('h1').textContent.includes('Loading')").await;
         self.settled().await;
+    }
+
+    /// Gives the browser an authenticator in software, without passkeys.
+    pub(crate) async fn add_authenticator(&self) {
+        self.client.issue_cmd(AddAuthenticator).await.unwrap();
     }
 
     /// Waits until the page is complete.

@@ -8,6 +8,8 @@ mod accounts;
 mod browser;
 mod docs;
 mod grid;
+#[cfg(feature = "passkeys")]
+mod passkeys;
 mod program;
 mod rows;
 mod samples;

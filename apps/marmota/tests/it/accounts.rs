@@ -1,11 +1,12 @@
 //! Subcommands for operators: accounts, `doctor`, completions.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::application::Served;
 use crate::program::Folder;
 
 /// Returns the JSON that a subcommand prints.
-fn json(folder: &Folder, words: &[&str]) -> Value {
+fn printed(folder: &Folder, words: &[&str]) -> Value {
     serde_json::from_str(&folder.run(words).with(0)).unwrap()
 }
 
@@ -26,7 +27,7 @@ fn users_are_added_changed_and_removed() {
     assert!(said.contains("ada    staff, administrator, disabled, no password yet\n"), "{said}");
     folder.run(&["user", "enable", "ada"]).with(0);
     assert_eq!(folder.run(&["user", "groups", "ada"]).with(0), "ada has no groups\n");
-    let users = json(&folder, &["user", "list", "--json"]);
+    let users = printed(&folder, &["user", "list", "--json"]);
     let ada = users.as_array().unwrap().iter().find(|user| user["name"] == "ada").unwrap();
     assert_eq!(ada["groups"], serde_json::json!([]));
     assert_eq!(ada["is_disabled"], false);
@@ -51,7 +52,7 @@ fn groups_and_keys_are_listed_and_removed() {
     folder.run(&["user", "add", "reports", "--group", "readers"]).with(0);
     let key = folder.run(&["key", "add", "reports", "nightly export", "--days", "30"]).with(0);
     assert!(key.trim().len() > 20, "{key}");
-    let keys = json(&folder, &["key", "list", "reports", "--json"]);
+    let keys = printed(&folder, &["key", "list", "reports", "--json"]);
     assert_eq!(keys[0]["name"], "nightly export");
     let id = keys[0]["id"].to_string();
     folder.run(&["key", "revoke", "reports", &id]).with(0);
@@ -89,4 +90,43 @@ fn completions_have_the_subcommands() {
         let script = folder.run(&["completions", shell]).with(0);
         assert!(script.contains("completions") && script.contains("migrate"), "{shell}");
     }
+}
+
+#[test]
+fn a_table_of_an_application_file_needs_a_recent_authentication() {
+    let folder = Folder::new();
+    folder.run(&["new", "shop"]).with(0);
+    let shop = folder.within("shop");
+    let file = shop.0.path().join("app.toml");
+    let payments = "\n[tables.payment]\nstep_up = \"5m\"\n\n[tables.payment.fields]\nid = { kind = \"integer\", role = \"key\" }\namount = \"integer\"\n";
+    let text = std::fs::read_to_string(&file).unwrap() + payments;
+    std::fs::write(&file, text).unwrap();
+    let served = Served::start(&shop, &[]);
+    let admin = served.log_in();
+    let payment = json!({ "amount": 5 });
+    assert_eq!(served.request("POST", "/api/payment", &admin, &payment).0, 201);
+    // A key never has a recent authentication.
+    let key = served.request("POST", "/api/auth/keys", &admin, &json!({ "name": "shop" })).1;
+    let key = key["key"].as_str().unwrap();
+    let (status, refused) = served.request("POST", "/api/payment", key, &payment);
+    assert_eq!((status, &refused["errors"][0]["rule"]), (403, &json!("step-up")), "{refused}");
+    assert_eq!(served.request("GET", "/api/payment", key, &Value::Null).0, 200);
+    assert_eq!(served.request("POST", "/api/note", key, &json!({ "text": "milk" })).0, 201);
+    let password = json!({ "password": "correct horse battery" });
+    assert_eq!(served.request("POST", "/api/auth/step-up", key, &password).0, 403);
+    assert_eq!(served.request("POST", "/api/auth/step-up", &admin, &password).0, 204);
+    assert_eq!(served.request("POST", "/api/payment", &admin, &payment).0, 201);
+}
+
+#[test]
+#[cfg(feature = "passkeys")]
+fn passkeys_need_users_and_the_public_url() {
+    let folder = Folder::new();
+    let said = folder.run(&["serve", "--passkeys"]).with(1);
+    assert!(said.contains("--passkeys is for users: add --auth"), "{said}");
+    let said = folder.run(&["serve", "--auth", "--passkeys"]).with(1);
+    assert!(said.contains("add --public-url"), "{said}");
+    let url = "--public-url=http://192.0.2.1";
+    let said = folder.run(&["serve", "--auth", "--passkeys", url]).with(1);
+    assert!(said.contains("`http://192.0.2.1`: its host is an address"), "{said}");
 }

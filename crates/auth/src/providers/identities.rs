@@ -3,7 +3,7 @@
 use marmota_model::{Error, ErrorKind, Ref, Result, Timestamp};
 
 use crate::auth::{Auth, Inner};
-use crate::models::{LinkedIdentity, User};
+use crate::models::{LinkedIdentity, Passkey, User};
 use crate::security_event::SecurityEvent;
 
 /// An account of a provider with which a user signs in.
@@ -52,7 +52,9 @@ impl Auth {
                 ));
             }
             let owner = tx.get::<User>(user).run()?;
-            let others = tx.count::<LinkedIdentity>().filter(of_user).run()?;
+            let passkeys = Passkey::USER.eq(Ref::new(user));
+            let others = tx.count::<LinkedIdentity>().filter(of_user).run()?
+                + tx.count::<Passkey>().filter(passkeys).run()?;
             if owner.password.is_none() && owner.email.is_none() && others == 0 {
                 let message = "this is the only way to sign in: set a password first";
                 return Err(Error::new(ErrorKind::Conflict, message));

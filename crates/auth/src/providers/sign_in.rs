@@ -19,6 +19,7 @@ use crate::auth::{Auth, after, lower_address, new_user, unauthenticated};
 use crate::credentials::external::{
     ExternalIdentity, IdentityProviders, ProviderCode, ProviderInfo, ProviderRequest,
 };
+use crate::credentials::passkey::SecondProof;
 use crate::credentials::token::{self, TokenHash};
 use crate::ids;
 use crate::login::{LoggedIn, LoginClient, is_same};
@@ -61,8 +62,8 @@ pub struct ProviderAnswer<'a> {
     pub browser: Option<&'a str>,
     /// The user who is signed in, to whom the account is added.
     pub user: Option<i64>,
-    /// A code of the user's authenticator app.
-    pub code: Option<&'a str>,
+    /// What the user proves the second factor with.
+    pub proof: SecondProof<'a>,
 }
 
 /// The end of a sign-in ([`Auth::finish_sign_in`]).
@@ -162,7 +163,7 @@ impl Auth {
         let next = row.next.clone();
         if let Some(user) = row.verified {
             let user = inner.store.get::<User>(user).run()?;
-            inner.pass_second_factor(user.id, answer.code, client.address)?;
+            inner.pass_second_factor(user.id, answer.proof, client.address)?;
             self.claim(&row)?;
             return Ok(ProviderSignIn { login: Some(inner.log_in(&user, client)?), next });
         }
@@ -187,7 +188,7 @@ impl Auth {
         if user.is_disabled {
             return Err(Error::new(ErrorKind::Denied, "the account is disabled"));
         }
-        if let Err(error) = inner.pass_second_factor(user.id, answer.code, client.address) {
+        if let Err(error) = inner.pass_second_factor(user.id, answer.proof, client.address) {
             // The provider has done its part: only the code of the app is missing.
             let row = PendingSignIn { verified: Some(user.id), ..row };
             inner.store.insert(&row).run()?;
@@ -306,7 +307,7 @@ impl Auth {
     }
 
     /// Counts a sign-in for the client's address.
-    fn limit_sign_in(&self, client: LoginClient<'_>) -> Result<()> {
+    pub(crate) fn limit_sign_in(&self, client: LoginClient<'_>) -> Result<()> {
         let of = client.address.map_or_else(String::new, |address| address.to_string());
         let Err(wait) = self.0.sign_ins.begin(&of, client.address, self.0.now()) else {
             return Ok(());

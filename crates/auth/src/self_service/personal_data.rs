@@ -8,9 +8,11 @@ use marmota_store::rights::is_internal;
 
 use crate::accounts::KeyInfo;
 use crate::auth::{Auth, SessionInfo};
+use crate::credentials::passkey::SecondProof;
 use crate::models::{LoginSession, User};
 use crate::providers::LinkedAccount;
 use crate::security_event::SecurityEvent;
+use crate::self_service::passkeys::PasskeyInfo;
 
 /// The table of users.
 const USERS: &str = "marmota_user";
@@ -37,6 +39,8 @@ pub struct PersonalData {
     pub created_at: Timestamp,
     /// The sessions.
     pub sessions: Vec<SessionInfo>,
+    /// The passkeys.
+    pub passkeys: Vec<PasskeyInfo>,
     /// The keys, without their secrets.
     pub keys: Vec<KeyInfo>,
     /// The accounts of providers.
@@ -71,9 +75,10 @@ impl Auth {
             email,
             groups: groups.0,
             is_admin,
-            has_second_factor: self.recovery_codes_left(user)?.is_some(),
+            has_second_factor: self.has_app(user)?,
             created_at,
             sessions: self.sessions(user)?,
+            passkeys: self.passkeys(user)?,
             keys: self.keys(user)?,
             linked_accounts: self.linked_accounts(user)?,
             rows: self.rows_of(user)?,
@@ -142,22 +147,22 @@ impl Auth {
     /// Deletes the account of a user at their request: sessions, keys, and links with it. Rows that refer
     /// to the user follow the action of their model (`on_delete`).
     ///
-    /// `code` is needed if the user has an authenticator app, as in [`Auth::login_with`]. The id is never
+    /// `proof` is needed if the user has an authenticator app or a passkey, as in [`Auth::login_with`]. The id is never
     /// assigned again.
     ///
     /// # Errors
     /// [`ErrorKind::Unauthenticated`] if the password or the code is wrong; [`ErrorKind::Conflict`] if
     /// rows refer to the user without an action of deletes, and for the last administrator.
-    pub fn delete_account(
+    pub fn delete_account<'p>(
         &self,
         user: i64,
         password: &str,
-        code: Option<&str>,
+        proof: impl Into<SecondProof<'p>>,
         from: Option<IpAddr>,
     ) -> Result<()> {
         let inner = &self.0;
         inner.check_password(&inner.store.get::<User>(user).run()?, password, from)?;
-        inner.pass_second_factor(user, code, from)?;
+        inner.pass_second_factor(user, proof.into(), from)?;
         self.remove_user(user)
     }
 }

@@ -10,6 +10,7 @@ use marmota_store::Transaction;
 
 use crate::account_mail::{MailKind, SignUpPolicy};
 use crate::auth::{Auth, lower_address, new_user, unauthenticated};
+use crate::credentials::passkey::SecondProof;
 use crate::credentials::token::TokenHash;
 use crate::ids;
 use crate::login::{LoggedIn, LoginClient};
@@ -101,10 +102,10 @@ impl Auth {
     /// # Errors
     /// [`ErrorKind::Unauthenticated`] if the token is unknown, used or expired, and with the violation
     /// `code` as [`Auth::login_with`].
-    pub fn login_with_link(
+    pub fn login_with_link<'p>(
         &self,
         token: &str,
-        code: Option<&str>,
+        proof: impl Into<SecondProof<'p>>,
         client: LoginClient<'_>,
     ) -> Result<LoggedIn> {
         let inner = &self.0;
@@ -116,7 +117,7 @@ impl Auth {
             return Err(unknown());
         };
         inner.attempts.succeeded(LINKS, client.address, inner.now());
-        inner.pass_second_factor(user.id, code, client.address)?;
+        inner.pass_second_factor(user.id, proof.into(), client.address)?;
         inner.store.transaction(|tx| self.use_link(tx, &link))?;
         inner.log_in(&user, client)
     }

@@ -7,13 +7,14 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use marmota_model::{Error, ErrorKind, Json, Result, Violation};
+use marmota_model::{Error, ErrorKind, Json, Ref, Result, Violation};
 
 use crate::auth::{Auth, Inner};
+use crate::credentials::passkey::SecondProof;
 use crate::credentials::token::TokenHash;
 use crate::credentials::totp;
 use crate::login::is_same;
-use crate::models::{SecondFactor, User};
+use crate::models::{Passkey, SecondFactor, User};
 use crate::security_event::SecurityEvent;
 
 /// What a user enters into an authenticator app ([`Auth::begin_totp`]).
@@ -53,22 +54,17 @@ impl Auth {
         let qr_code = totp::qr_code(&url)?;
         inner.store.transaction(|tx| {
             let there = tx.get::<SecondFactor>(user.id).optional().run()?;
-            if there.as_ref().is_some_and(|there| there.is_confirmed) {
+            if there.as_ref().is_some_and(SecondFactor::has_app) {
                 let message = "this account has an authenticator app; remove it first";
                 return Err(Error::new(ErrorKind::Conflict, message));
             }
-            let row = SecondFactor {
-                id: user.id,
-                secret: secret.clone(),
-                is_confirmed: false,
-                last_step: 0,
-                recovery: Json(Vec::new()),
-                created_at: inner.now(),
-                version: there.as_ref().map_or(0, |there| there.version),
-            };
+            let secret = secret.clone();
             match there {
-                Some(_) => tx.update(&row).run().map(drop),
-                None => tx.insert(&row).run().map(drop),
+                Some(there) => tx.update(&SecondFactor { secret, ..there }).run().map(drop),
+                None => {
+                    let row = SecondFactor::without_app(user.id, inner.now());
+                    tx.insert(&SecondFactor { secret, ..row }).run().map(drop)
+                }
             }
         })?;
         Ok(TotpSetup { secret, url, qr_code })
@@ -88,7 +84,7 @@ impl Auth {
         let hashes: Vec<String> = codes.iter().map(|code| recovery_hash(code)).collect();
         inner.store.transaction(|tx| {
             let row = tx.get::<SecondFactor>(user).optional().run()?;
-            let Some(mut row) = row.filter(|row| !row.is_confirmed) else {
+            let Some(mut row) = row.filter(|row| !row.has_app() && !row.secret.is_empty()) else {
                 let message = "no authenticator app waits for its first code; begin with it first";
                 return Err(Error::new(ErrorKind::NotFound, message));
             };
@@ -115,8 +111,10 @@ impl Auth {
         from: Option<IpAddr>,
     ) -> Result<Vec<String>> {
         let inner = &self.0;
-        self.require_second_factor(user)?;
-        inner.pass_second_factor(user, Some(code), from)?;
+        if self.recovery_codes_left(user)?.is_none() {
+            return Err(no_app());
+        }
+        inner.pass_second_factor(user, Some(code).into(), from)?;
         let codes = totp::recovery_codes()?;
         let hashes: Vec<String> = codes.iter().map(|code| recovery_hash(code)).collect();
         inner.store.patch::<SecondFactor>(user).set(SecondFactor::RECOVERY, Json(hashes)).run()?;
@@ -137,9 +135,9 @@ impl Auth {
         from: Option<IpAddr>,
     ) -> Result<()> {
         let inner = &self.0;
-        self.require_second_factor(user)?;
+        self.require_app(user)?;
         inner.check_password(&inner.store.get::<User>(user).run()?, password, from)?;
-        inner.pass_second_factor(user, Some(code), from)?;
+        inner.pass_second_factor(user, Some(code).into(), from)?;
         self.remove_second_factor(user)
     }
 
@@ -151,14 +149,32 @@ impl Auth {
     pub fn remove_second_factor(&self, user: i64) -> Result<()> {
         let inner = &self.0;
         inner.store.transaction(|tx| {
-            if tx.delete_where::<SecondFactor>(SecondFactor::ID.eq(user)).run()? == 0 {
+            let row = tx.get::<SecondFactor>(user).optional().run()?.ok_or_else(no_app)?;
+            let passkeys = Passkey::USER.eq(Ref::new(user));
+            if tx.count::<Passkey>().filter(passkeys).run()? == 0 {
+                tx.delete::<SecondFactor>(user).run()?;
+            } else if row.has_app() {
+                // The recovery codes remain for the passkeys.
+                let secret = String::new();
+                tx.update(&SecondFactor { secret, last_step: 0, ..row }).run()?;
+            } else {
                 return Err(no_app());
             }
             inner.changed(tx, SecurityEvent::SecondFactorRemoved { user })
         })
     }
 
-    /// Returns the number of recovery codes that a user has left; `None` without an authenticator app.
+    /// Returns true if a user has an authenticator app that has shown a code.
+    ///
+    /// # Errors
+    /// Errors of the store.
+    pub fn has_app(&self, user: i64) -> Result<bool> {
+        let row = self.0.store.get::<SecondFactor>(user).optional().run()?;
+        Ok(row.is_some_and(|row| row.has_app()))
+    }
+
+    /// Returns the number of recovery codes that a user has left; `None` without an authenticator app and
+    /// passkeys.
     ///
     /// # Errors
     /// Errors of the store.
@@ -167,13 +183,16 @@ impl Auth {
         Ok(row.filter(|row| row.is_confirmed).map(|row| row.recovery.0.len()))
     }
 
-    fn require_second_factor(&self, user: i64) -> Result<()> {
-        self.recovery_codes_left(user)?.map(drop).ok_or_else(no_app)
+    fn require_app(&self, user: i64) -> Result<()> {
+        match self.has_app(user)? {
+            true => Ok(()),
+            false => Err(no_app()),
+        }
     }
 }
 
 impl Inner {
-    /// Checks the code of a user who has an authenticator app; users without one pass.
+    /// Checks the second factor of a user who has an authenticator app or a passkey; others pass.
     ///
     /// # Errors
     /// [`ErrorKind::Unauthenticated`] with the violation `code`, [`ErrorKind::Busy`] after too many wrong
@@ -181,22 +200,34 @@ impl Inner {
     pub(crate) fn pass_second_factor(
         self: &Arc<Self>,
         user: i64,
-        code: Option<&str>,
+        proof: SecondProof<'_>,
         from: Option<IpAddr>,
     ) -> Result<()> {
         let row = self.store.get::<SecondFactor>(user).optional().run()?;
-        if !row.is_some_and(|row| row.is_confirmed) {
+        let has_app = row.as_ref().is_some_and(SecondFactor::has_app);
+        let passkeys = Passkey::USER.eq(Ref::new(user));
+        let has_passkey = self.settings.passkeys.is_some()
+            && self.store.count::<Passkey>().filter(passkeys).run()? > 0;
+        if !has_app && !has_passkey {
             return Ok(());
         }
-        let Some(code) = code else {
-            let message = "a code of the authenticator app is needed, or a recovery code";
-            return Err(code_error("required", message));
+        if let Some(answer) = proof.passkey.filter(|_| has_passkey) {
+            return self.check_passkey(answer, Some(user), from).map(drop);
+        }
+        let Some(code) = proof.code else {
+            return Err(required(has_app, has_passkey));
         };
         self.begin_code(user, from)?;
         let hash = recovery_hash(code);
         let left = self.store.transaction(|tx| {
-            let mut row = tx.get::<SecondFactor>(user).run()?;
-            if let Some(step) = totp::step_of(&row.secret, code, self.seconds())? {
+            let Some(mut row) = tx.get::<SecondFactor>(user).optional().run()? else {
+                return Err(self.wrong_code(user, from));
+            };
+            let step = match row.has_app() {
+                true => totp::step_of(&row.secret, code, self.seconds())?,
+                false => None,
+            };
+            if let Some(step) = step {
                 if step <= row.last_step {
                     return Err(self.wrong_code(user, from));
                 }
@@ -245,8 +276,29 @@ impl Inner {
 }
 
 /// Returns the hash of a recovery code. Codes are random, so that it need not be slow.
-fn recovery_hash(code: &str) -> String {
+pub(crate) fn recovery_hash(code: &str) -> String {
     TokenHash::of(code.trim()).text()
+}
+
+/// The error for a login without the second factor: what the user has.
+fn required(has_app: bool, has_passkey: bool) -> Error {
+    let message = match (has_app, has_passkey) {
+        (true, false) => "a code of the authenticator app is needed, or a recovery code",
+        (false, _) => "a passkey is needed, or a recovery code",
+        (true, true) => {
+            "a passkey or a code of the authenticator app is needed, or a recovery code"
+        }
+    };
+    let error = code_error("required", message);
+    match has_passkey {
+        true => error.with_violation(Violation {
+            field: "passkey".to_owned(),
+            value: "\"…\"".to_owned(),
+            rule: "required".to_owned(),
+            message: message.to_owned(),
+        }),
+        false => error,
+    }
 }
 
 fn code_error(rule: &str, message: &str) -> Error {

@@ -1,8 +1,10 @@
 //! Users, sessions and keys, over engines as they are.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
+mod authenticator;
 mod events;
 mod limits;
+mod passkeys;
 mod processes;
 mod second_factor;
 mod sessions;

@@ -6,7 +6,7 @@ use totp_rs::{Builder, Secret, Totp};
 
 use crate::{Clock, PASSWORD, hours, listening, memory, ms, refused, settings, sqlite, user};
 
-fn app(secret: &str) -> Totp {
+pub(crate) fn app(secret: &str) -> Totp {
     let secret = Secret::try_from_base32(secret).unwrap();
     Builder::new().with_secret(secret).with_account_name("ann").build().unwrap()
 }
@@ -98,10 +98,10 @@ fn codes_are_limited_for_all_addresses_together() {
     for last in 0..10 {
         refused_code(auth.login_with("ann", PASSWORD, Some("000000"), from(last)), "code");
     }
-    let right = auth.login_with("ann", PASSWORD, Some(&recovery[0]), from(100));
+    let right = auth.login_with("ann", PASSWORD, Some(&*recovery[0]), from(100));
     assert_eq!(right.unwrap_err().kind(), ErrorKind::Busy);
     clock.advance(hours(1));
-    auth.login_with("ann", PASSWORD, Some(&recovery[0]), from(100)).unwrap();
+    auth.login_with("ann", PASSWORD, Some(&*recovery[0]), from(100)).unwrap();
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn one_code_at_the_same_time_logs_in_once() {
     let code = app(&setup.secret).generate(u64::try_from(seconds).unwrap()).to_string();
     let recovery = auth.confirm_totp(ann, &code, None).unwrap();
     let results: Vec<_> = std::thread::scope(|scope| {
-        let one = |_| scope.spawn(|| login(&auth, Some(&recovery[0])));
+        let one = |_| scope.spawn(|| login(&auth, Some(&*recovery[0])));
         let threads: Vec<_> = (0..8).map(one).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });

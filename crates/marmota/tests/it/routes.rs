@@ -191,6 +191,9 @@ fn asked(method: Method, pattern: &str, number: usize) -> (String, Option<String
         }
         (_, "/api/auth/totp/remove") => Some(r#"{"password":"not it","code":"000000"}"#.to_owned()),
         (_, "/api/auth/invitations") => Some(r#"{"email":"bea@example.org"}"#.to_owned()),
+        (Method::Post, "/api/auth/passkeys") => Some(r#"{"name":"phone","passkey":{}}"#.to_owned()),
+        (_, "/api/auth/passkeys/{named}") => Some(r#"{"name":"phone"}"#.to_owned()),
+        (_, "/api/auth/passkeys/login") => Some(r#"{"passkey":{}}"#.to_owned()),
         (_, "/api/auth/keys") => Some(r#"{"name":"key"}"#.to_owned()),
         (_, "/api/auth/users") => Some(format!(r#"{{"name":"user{number}"}}"#)),
         (_, "/api/auth/groups/{named}") => Some(r#"{"grants":[]}"#.to_owned()),
@@ -354,6 +357,14 @@ const WITH_ACCOUNTS: &str = "\
     POST /api/auth/totp/recovery-codes 401 404 404 404 404 403 403 421
     POST /api/auth/totp/remove 401 404 404 404 404 403 403 421
     DELETE /api/auth/users/{named}/totp 401 403 403 404 404 403 403 421
+    GET /api/auth/passkeys 401 200 200 200 200 200 200 421
+    POST /api/auth/passkeys 401 501 501 501 501 403 403 421
+    POST /api/auth/passkeys/options 401 501 501 501 501 403 403 421
+    PATCH /api/auth/passkeys/{named} 401 404 404 404 404 403 403 421
+    DELETE /api/auth/passkeys/{named} 401 404 404 404 404 403 403 421
+    POST /api/auth/passkeys/challenge 501 501 501 501 501 403 403 421
+    POST /api/auth/passkeys/login 501 501 501 501 501 403 403 421
+    DELETE /api/auth/users/{named}/passkeys 401 403 403 404 404 403 403 421
     GET /api 401 200 200 200 200 200 200 421
     OPTIONS /api 204 204 204 204 204 204 204 204
     GET /api/openapi.json 401 200 200 200 200 200 200 421

@@ -117,7 +117,12 @@ impl Issuer {
 
     /// Replaces the keys.
     pub(crate) fn keys(&self, keys: &[&Key]) {
-        self.state.lock().unwrap().keys = keys.iter().map(|key| key.public()).collect();
+        self.documents(keys.iter().map(|key| key.public()).collect());
+    }
+
+    /// Replaces the keys by these documents.
+    pub(crate) fn documents(&self, keys: Vec<Value>) {
+        self.state.lock().unwrap().keys = keys;
     }
 
     /// Sets the answer to the next code.

@@ -277,7 +277,7 @@ fn a_code_of_an_app_is_needed_after_the_provider() {
         let answer = ProviderAnswer {
             state: &begun.sent["state"],
             browser: Some(browser),
-            code: Some(code),
+            proof: Some(code).into(),
             ..ProviderAnswer::default()
         };
         shop.auth.finish_sign_in(&answer, client())

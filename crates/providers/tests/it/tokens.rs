@@ -4,6 +4,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use marmota_auth::{Proof, SignUpPolicy};
 use marmota_model::{ErrorKind, Timestamp};
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair as _};
 use serde_json::{Value, json};
 
 use crate::issuer::{Key, unsigned};
@@ -95,4 +97,29 @@ fn an_account_of_the_issuer_is_needed() {
     claims["iss"] = json!(shop.issuer.url);
     let error = shop.auth.authenticate(&shop.key.sign(&claims)).run().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unauthenticated);
+}
+
+#[test]
+fn a_token_with_es256_is_verified() {
+    let shop = Shop::new(SignUpPolicy::Open);
+    let ann = shop.user("ann");
+    let random = SystemRandom::new();
+    let new_pair = || {
+        let by = &ECDSA_P256_SHA256_FIXED_SIGNING;
+        let document = EcdsaKeyPair::generate_pkcs8(by, &random).unwrap();
+        EcdsaKeyPair::from_pkcs8(by, document.as_ref(), &random).unwrap()
+    };
+    let pair = new_pair();
+    let (x, y) = pair.public_key().as_ref()[1..].split_at(32);
+    let (x, y) = (URL_SAFE_NO_PAD.encode(x), URL_SAFE_NO_PAD.encode(y));
+    let key = json!({ "kty": "EC", "crv": "P-256", "kid": "es", "use": "sig", "x": x, "y": y });
+    shop.issuer.documents(vec![key]);
+    let text = unsigned(&json!({ "alg": "ES256", "typ": "JWT", "kid": "es" }), &claims(&shop));
+    let signed = |pair: &EcdsaKeyPair| {
+        let signature = pair.sign(&random, text.as_bytes()).unwrap();
+        format!("{text}.{}", URL_SAFE_NO_PAD.encode(signature))
+    };
+    assert_eq!(shop.auth.authenticate(&signed(&pair)).run().unwrap().user(), ann);
+    let error = shop.auth.authenticate(&signed(&new_pair())).run().unwrap_err();
+    assert!(error.message().contains("wrong signature"), "{error}");
 }

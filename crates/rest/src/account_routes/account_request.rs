@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use marmota_auth::{Auth, Identity, LoggedIn, LoginClient};
+use marmota_auth::{Auth, Identity, LoggedIn, LoginClient, SecondProof};
 use marmota_http::Status;
 use marmota_model::{Error, ErrorKind, Result as ModelResult};
 use serde::de::DeserializeOwned;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 /// A request as the functions of the routes get it. It owns its data, because a route runs on a
@@ -80,6 +81,11 @@ impl Reply {
     pub(super) fn created(json: Value) -> Self {
         Self { status: Status::CREATED, ..Self::with(json) }
     }
+}
+
+/// Returns the second factor of a request: its members `code` and `passkey`.
+pub(super) fn proof<'p>(code: Option<&'p str>, passkey: Option<&'p RawValue>) -> SecondProof<'p> {
+    SecondProof { code, passkey: passkey.map(RawValue::get) }
 }
 
 impl AccountRequest {

@@ -13,9 +13,10 @@ use marmota_auth::{ProviderAnswer, RecordedEvent};
 use marmota_http::Method;
 use marmota_model::Result as ModelResult;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
-use super::account_request::{AccountRequest, Reply, Route};
+use super::account_request::{AccountRequest, Reply, Route, proof};
 
 pub(super) const ROUTES: [(Method, &str, Route); 3] = [
     (Method::Get, "/identities", identities),
@@ -71,17 +72,18 @@ fn finish(asked: &AccountRequest) -> ModelResult<Reply> {
         /// The parameter `iss` of the answer.
         issuer: Option<String>,
         code: Option<String>,
+        passkey: Option<Box<RawValue>>,
         #[serde(default)]
         cookie: bool,
     }
-    let Finish { state, provider_code, issuer, code, cookie } = asked.read()?;
+    let Finish { state, provider_code, issuer, code, passkey, cookie } = asked.read()?;
     let answer = ProviderAnswer {
         state: &state,
         provider_code: &provider_code,
         issuer: issuer.as_deref(),
         browser: asked.browser.as_deref(),
         user: asked.known.as_deref().map(marmota_auth::Identity::user),
-        code: code.as_deref(),
+        proof: proof(code.as_deref(), passkey.as_deref()),
     };
     let done = asked.auth.finish_sign_in(&answer, asked.client())?;
     let mut reply = match done.login {

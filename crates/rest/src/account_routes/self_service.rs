@@ -9,8 +9,9 @@ use marmota_http::Method;
 use marmota_model::{Error, ErrorKind, Result as ModelResult};
 use serde::Deserialize;
 use serde_json::json;
+use serde_json::value::RawValue;
 
-use super::account_request::{AccountRequest, Reply, Route};
+use super::account_request::{AccountRequest, Reply, Route, proof};
 
 pub(super) const ROUTES: [(Method, &str, Route); 16] = [
     (Method::Get, "/options", options),
@@ -50,6 +51,7 @@ fn options(asked: &AccountRequest) -> ModelResult<Reply> {
         "domains": domains,
         "mails": asked.auth.sends_mails(),
         "login_links": asked.auth.has_login_links(),
+        "passkeys": asked.auth.has_passkeys(),
         "providers": asked.auth.offered_providers(),
     })))
 }
@@ -115,11 +117,13 @@ fn login_with_link(asked: &AccountRequest) -> ModelResult<Reply> {
     struct Login {
         token: String,
         code: Option<String>,
+        passkey: Option<Box<RawValue>>,
         #[serde(default)]
         cookie: bool,
     }
-    let Login { token, code, cookie } = asked.read()?;
-    let login = asked.auth.login_with_link(&token, code.as_deref(), asked.client())?;
+    let Login { token, code, passkey, cookie } = asked.read()?;
+    let proof = proof(code.as_deref(), passkey.as_deref());
+    let login = asked.auth.login_with_link(&token, proof, asked.client())?;
     Ok(Reply::logged_in(login, cookie))
 }
 
@@ -173,10 +177,12 @@ fn delete_account(asked: &AccountRequest) -> ModelResult<Reply> {
     struct Delete {
         password: String,
         code: Option<String>,
+        passkey: Option<Box<RawValue>>,
     }
     let user = asked.known()?.user();
-    let Delete { password, code } = asked.read()?;
-    asked.auth.delete_account(user, &password, code.as_deref(), asked.address)?;
+    let Delete { password, code, passkey } = asked.read()?;
+    let proof = proof(code.as_deref(), passkey.as_deref());
+    asked.auth.delete_account(user, &password, proof, asked.address)?;
     Ok(Reply { cookie: Some(None), ..Reply::done() })
 }
 
@@ -212,19 +218,32 @@ fn revoke_invitation(asked: &AccountRequest) -> ModelResult<Reply> {
 }
 
 /// `POST /step-up`: authenticates the caller again, for tables whose writes need a recent authentication.
-/// Answers 204.
+/// A passkey alone is sufficient. Answers 204.
 ///
 /// # Errors
-/// 401 for a wrong password or code, 403 for a caller without a session, 429 after too many wrong ones.
+/// 401 for a wrong password, code or passkey, 403 for a caller without a session, 429 after too many wrong ones.
 fn step_up(asked: &AccountRequest) -> ModelResult<Reply> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct StepUp {
-        password: String,
+        password: Option<String>,
         code: Option<String>,
+        passkey: Option<Box<RawValue>>,
     }
     let known = asked.known()?;
-    let StepUp { password, code } = asked.read()?;
-    asked.auth.step_up(known, &password, code.as_deref(), asked.address)?;
+    let StepUp { password, code, passkey } = asked.read()?;
+    match (password, passkey) {
+        (Some(password), passkey) => {
+            let proof = proof(code.as_deref(), passkey.as_deref());
+            asked.auth.step_up(known, &password, proof, asked.address)?;
+        }
+        (None, Some(passkey)) => {
+            asked.auth.step_up_with_passkey(known, passkey.get(), asked.address)?;
+        }
+        (None, None) => {
+            let message = "the body needs `password` or `passkey`";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+    }
     Ok(Reply::done())
 }

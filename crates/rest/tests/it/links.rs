@@ -50,7 +50,7 @@ fn a_person_signs_up_resets_and_leaves() {
     let service = Guarded::new(Memory::new(), settings(&kept));
     let mut client = service.client();
     let options = client.send("GET /api/auth/options", &[], b"").is(200).value();
-    let offered = json!({ "sign_up": "open", "domains": [], "mails": true, "login_links": true, "providers": [] });
+    let offered = json!({ "sign_up": "open", "domains": [], "mails": true, "login_links": true, "passkeys": false, "providers": [] });
     assert_eq!(options, offered);
     let ann = sign_up(&service, &kept, "ann@example.org");
     client.json("POST /api/auth/reset", r#"{"email":"ann@example.org"}"#).is(202);

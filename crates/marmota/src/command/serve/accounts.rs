@@ -10,6 +10,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
+#[cfg(feature = "passkeys")]
+use marmota_auth::WebAuthn;
 use marmota_auth::{Auth, Settings, SignUpPolicy};
 use marmota_jobs::{Jobs, Worker, WorkerOptions};
 use marmota_mail::{AccountMails, SmtpSender, Templates};
@@ -41,6 +43,11 @@ pub(super) struct AccountOptions {
     /// Users can log in by a link in a mail, without a password
     #[arg(long)]
     login_links: bool,
+    /// Users can sign in with passkeys. It needs --public-url, whose host passkeys are bound to; see the
+    /// guide, 57-passkeys.md
+    #[cfg(feature = "passkeys")]
+    #[arg(long)]
+    passkeys: bool,
     /// A file of providers with which people sign in, and of issuers of tokens, in TOML; their secrets
     /// are in the environment; see the guide, 54-sign-in.md
     #[cfg(feature = "providers")]
@@ -59,6 +66,15 @@ pub(super) struct Mails {
 }
 
 impl AccountOptions {
+    /// Checks that a server without users has no option for their passkeys.
+    #[cfg(feature = "passkeys")]
+    pub(super) fn check_without_users(&self) -> Result<(), String> {
+        match self.passkeys {
+            true => Err("--passkeys is for users: add --auth".into()),
+            false => Ok(()),
+        }
+    }
+
     /// Returns true if mails are sent.
     pub(super) const fn sends_mails(&self) -> bool {
         self.mail_url.is_some()
@@ -122,6 +138,11 @@ impl AccountOptions {
             Some(_) => settings.mailer(AccountMails),
             None => settings,
         };
+        #[cfg(feature = "passkeys")]
+        let settings = match self.passkeys {
+            true => settings.passkeys(self.web_authn()?),
+            false => settings,
+        };
         #[cfg(feature = "providers")]
         let settings = match &self.providers {
             Some(path) => {
@@ -138,6 +159,19 @@ impl AccountOptions {
             None => settings,
         };
         Ok(settings)
+    }
+
+    /// Returns the protocol of passkeys for the public URL.
+    #[cfg(feature = "passkeys")]
+    fn web_authn(&self) -> Result<WebAuthn, String> {
+        let Some(url) = &self.public_url else {
+            return Err(
+                "--passkeys needs the URL at which people reach this server, because passkeys \
+                        are bound to its host: add --public-url, or in marmota.toml public_url"
+                    .into(),
+            );
+        };
+        WebAuthn::new(url).map_err(|error| format!("--public-url: {error}"))
     }
 
     /// Returns the style of the application for the pages at `/account`.

@@ -103,6 +103,9 @@ impl OpenDatabase {
     ) -> std::result::Result<(), Box<dyn std::error::Error>> {
         if serve.auth {
             self.open_accounts(serve, parts)?;
+        } else {
+            #[cfg(feature = "passkeys")]
+            serve.accounts.check_without_users()?;
         }
         self.start_background(serve, parts)
     }

@@ -26,8 +26,10 @@ use serde_json::{Value, json};
 use super::{answer, body, in_path};
 
 /// The routes for callers who are not logged in.
-const ANONYMOUS: [&str; 13] = [
+const ANONYMOUS: [&str; 15] = [
     "/login",
+    "/passkeys/challenge",
+    "/passkeys/login",
     "/sign-in",
     "/sign-in/{named}",
     "/setup",
@@ -101,6 +103,7 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
         ("id", id()),
         ("name", text()),
         ("email", json!({ "type": ["string", "null"] })),
+        ("has_app", flag()),
         ("recovery_codes", json!({ "type": ["integer", "null"] })),
         ("session", json!({ "type": ["integer", "null"], "format": "int64" })),
         ("groups", texts()),
@@ -109,13 +112,29 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
         ("sessions", any()),
     ]);
     let optional = || json!({ "type": ["string", "null"] });
+    // The JSON forms of WebAuthn.
+    let web_authn = || json!({ "type": "object" });
     let login = object(&[
         ("name", text()),
         ("password", text()),
         ("?code", optional()),
+        ("?passkey", web_authn()),
         ("?cookie", flag()),
     ]);
-    let link_login = object(&[("token", text()), ("?code", optional()), ("?cookie", flag())]);
+    let link_login = object(&[
+        ("token", text()),
+        ("?code", optional()),
+        ("?passkey", web_authn()),
+        ("?cookie", flag()),
+    ]);
+    let passkey = object(&[
+        ("id", id()),
+        ("name", text()),
+        ("created_at", time()),
+        ("used_at", json!({ "type": ["string", "null"], "format": "date-time" })),
+    ]);
+    let new_passkey = object(&[("name", text()), ("passkey", web_authn())]);
+    let passkey_login = object(&[("passkey", web_authn()), ("?cookie", flag())]);
     let address = || object(&[("email", json!({ "type": "string", "format": "email" }))]);
     let join = object(&[("token", text()), ("?name", optional()), ("password", text())]);
     let new_address = object(&[("email", text()), ("password", text())]);
@@ -124,6 +143,7 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
         ("domains", texts()),
         ("mails", flag()),
         ("login_links", flag()),
+        ("passkeys", flag()),
         ("providers", any()),
     ]);
     let invitation = object(&[("email", text()), ("?groups", texts()), ("?language", optional())]);
@@ -140,6 +160,7 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
         ("provider_code", text()),
         ("?issuer", optional()),
         ("?code", optional()),
+        ("?passkey", web_authn()),
         ("?cookie", flag()),
     ]);
     let signed_in =
@@ -169,7 +190,7 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
     let done = || (204, None);
     /// A route: method, path, summary, request body, and status with the response body.
     type Row<'r> = (Method, &'r str, &'r str, Option<Value>, (u16, Option<Value>));
-    let routes: [Row<'_>; 46] = [
+    let routes: [Row<'_>; 54] = [
         (Method::Post, "/login", "Logs in", Some(login), shown(logged_in)),
         (Method::Get, "/setup", "Whether the first password has to be set", None, {
             shown(object(&[("needed", flag())]))
@@ -241,7 +262,7 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
             Method::Post,
             "/delete-account",
             "Deletes the account",
-            Some(object(&[("password", text()), ("?code", optional())])),
+            Some(object(&[("password", text()), ("?code", optional()), ("?passkey", web_authn())])),
             done(),
         ),
         (Method::Get, "/invitations", "The invitations, for administrators", None, {
@@ -274,6 +295,29 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
             done(),
         ),
         (Method::Delete, "/users/{named}/totp", "Removes the app of a user", None, done()),
+        (Method::Get, "/passkeys", "The caller's passkeys", None, {
+            shown(list("passkeys", passkey))
+        }),
+        (Method::Post, "/passkeys", "Adds a passkey", Some(new_passkey), {
+            given(object(&[
+                ("id", id()),
+                ("recovery_codes", json!({ "type": ["array", "null"], "items": text() })),
+            ]))
+        }),
+        (Method::Post, "/passkeys/options", "Begins to add a passkey", None, shown(web_authn())),
+        (
+            Method::Patch,
+            "/passkeys/{named}",
+            "Changes the name of a passkey",
+            Some(object(&[("name", text())])),
+            done(),
+        ),
+        (Method::Delete, "/passkeys/{named}", "Removes a passkey", None, done()),
+        (Method::Post, "/passkeys/challenge", "Begins to use a passkey", None, shown(web_authn())),
+        (Method::Post, "/passkeys/login", "Logs in with a passkey", Some(passkey_login), {
+            shown(object(&[("user", id()), ("ends_at", time()), ("?token", text())]))
+        }),
+        (Method::Delete, "/users/{named}/passkeys", "Removes the passkeys of a user", None, done()),
         (Method::Post, "/sign-in/{named}", "Begins a sign-in with a provider", Some(begin), {
             shown(object(&[("url", text())]))
         }),
@@ -288,7 +332,11 @@ pub(super) fn add(document: OpenApi, base: &str) -> OpenApi {
             Method::Post,
             "/step-up",
             "Authenticates the caller again",
-            Some(object(&[("password", text()), ("?code", optional())])),
+            Some(object(&[
+                ("?password", text()),
+                ("?code", optional()),
+                ("?passkey", web_authn()),
+            ])),
             done(),
         ),
         (Method::Get, "/events", "The security events, for administrators", None, {
