@@ -85,12 +85,17 @@ pub(crate) struct Browser {
 
 impl Browser {
     pub(crate) async fn open(&self, url: &str) {
-        self.client.goto(url).await.unwrap();
+        self.goto(url).await;
         if url == "about:blank" {
             return;
         }
         self.wait("document.querySelector('h1') && !document.querySelector('h1').textContent.includes('Loading')").await;
         self.settled().await;
+    }
+
+    /// Opens a page that is not one of the administration.
+    pub(crate) async fn goto(&self, url: &str) {
+        self.client.goto(url).await.unwrap();
     }
 
     /// Waits until the page is complete.
