@@ -7,9 +7,7 @@ use std::fmt::Write as _;
 use marmota_model::{Field, KeyKind, Kind};
 
 use crate::GeneratedFile;
-use crate::client_table::{
-    ClientRelation, ClientTable, Presence, is_blob, is_file, is_number, is_ordered,
-};
+use crate::client_table::{ClientTable, Presence, is_blob, is_file, is_number, is_ordered};
 use crate::names::{Application, is_identifier, literal, literals};
 
 /// Words that cannot be names, and names of the base classes. `_` is added to them.

@@ -103,7 +103,6 @@ impl Webhooks {
     /// let document = marmota_webhooks::Webhooks::open_api("/api").document();
     /// assert!(document["paths"]["/api/-/webhooks/{name}"]["put"].is_object());
     /// ```
-    #[must_use]
     pub fn open_api(prefix: &str) -> OpenApi {
         let prefix = prefix.trim_end_matches('/');
         ROUTES.into_iter().fold(OpenApi::new(), |document, (method, path, id, _)| {
