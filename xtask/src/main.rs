@@ -150,7 +150,7 @@ fn packages() -> Result<(), Failure> {
     versitygw::make()?;
     outsiders::install_axe()?;
     outsiders::install_open_id_provider()?;
-    outsiders::install_type_checkers()?;
+    outsiders::install_client_tools()?;
     outsiders::install_pebble()
 }
 

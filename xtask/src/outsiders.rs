@@ -1,7 +1,7 @@
 //! Checks by external tools: h2spec (HTTP/2) and sslyze (TLS) against the `marmota` program, and
 //! openapi-spec-validator against an OpenAPI document. The tools, Pebble for the tests of ACME,
-//! axe-core for those of the pages, and the type checkers for those of generated clients are installed
-//! under `target/tools` if they are missing.
+//! axe-core for those of the pages, and the type checkers and libraries for those of clients are
+//! installed under `target/tools` if they are missing.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -16,6 +16,9 @@ const AXE: &str = "axe-core-4.14.1";
 const OPEN_ID: &str = "oidc-provider-9.13.3";
 const TYPESCRIPT: &str = "typescript-7.0.2";
 const MYPY: &str = "mypy==2.4.1";
+/// Libraries for JSON Patch, of npm and PyPI.
+const RFC6902: &str = "rfc6902-5.4.0";
+const JSON_PATCH: &str = "jsonpatch==1.48";
 const SSLYZE: &str = "sslyze==6.3.1";
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 const OPENAPI: &str = "openapi-spec-validator==0.9.0";
@@ -106,9 +109,11 @@ pub(crate) fn install_open_id_provider() -> Result<(), Failure> {
     npm(OPEN_ID, "oidc-provider/package.json")
 }
 
-/// Installs the type checkers for the tests of generated clients.
-pub(crate) fn install_type_checkers() -> Result<(), Failure> {
+/// Installs the type checkers and libraries for the tests of clients.
+pub(crate) fn install_client_tools() -> Result<(), Failure> {
     npm(TYPESCRIPT, "typescript/package.json")?;
+    npm(RFC6902, "rfc6902/package.json")?;
+    python("jsonpatch", JSON_PATCH)?;
     python("mypy", MYPY).map(|_| ())
 }
 

@@ -17,6 +17,8 @@ export interface TableTypes {
   /** The name of the table. */
   name: string
   key: string | number
+  /** The name of the key field. */
+  keyField: string
   /** A row as it is read by default: without blobs. */
   row: object
   /** All fields, with blobs. */
@@ -27,11 +29,19 @@ export interface TableTypes {
   relations: object
   /** The table of each reference field. */
   references: object
+  /** The tables that refer to this one, each with its reference field. */
+  referring: object
   files: string
   blobs: string
   numbers: string
   /** The fields that rows are ordered by. */
   ordered: string
+  /** The fields that rows are grouped by. */
+  grouped: string
+  /** The fields with a sum and a mean. */
+  summed: string
+  /** The fields with a lowest and a highest value. */
+  ranged: string
 }
 /** A relation with at most one row. */
 export interface One<T extends TableTypes> { readonly one: T }
@@ -53,6 +63,8 @@ export class Problem extends Error {
   readonly type: string
   readonly title: string
   readonly violations: readonly Violation[]
+  /** True if the sign-in needs the code of an authenticator app. */
+  readonly needsCode: boolean
   readonly document: { readonly [name: string]: unknown }
 }
 
@@ -213,15 +225,96 @@ export class Live<R> implements AsyncIterable<LivePage<R>> {
   readonly getSnapshot: () => LivePage<R>
 }
 
+// Groups
+
+/** A value that is computed for each group. */
+export type Aggregate<T extends TableTypes> = 'count' | `count(${Field<T>})` | `${'sum' | 'avg'}(${T['summed']})` | `${'min' | 'max'}(${T['ranged']})`
+type AggregateValue<T extends TableTypes, A> = A extends 'count' | `count(${string})` ? number
+  : A extends `${'min' | 'max'}(${infer F extends keyof T['all'] & string})` ? NonNullable<T['all'][F]> | null
+  : number | null
+/** A group: the fields by which rows are grouped, and the computed values. */
+export type Group<T extends TableTypes, G extends string, S> =
+  { [K in G & keyof T['all']]: T['all'][K] } & { [K in keyof S]: AggregateValue<T, S[K]> }
+type GroupColumns<R> = { readonly [K in keyof R]: Column<R[K]> }
+interface GroupOptions<T extends TableTypes, G extends string, S> {
+  /** The values of each group, by name. */
+  select?: S
+  /** The rows that are grouped. */
+  where?: Where<T>
+  /** A condition on groups. */
+  having?: ((group: GroupColumns<Group<T, G, S>>) => Condition) | Condition | string
+  /** Members of a group. Default: the fields of the group. */
+  order?: G | `-${G}` | (keyof S & string) | `-${keyof S & string}` | readonly (G | `-${G}` | (keyof S & string) | `-${keyof S & string}`)[]
+  /** The maximum number of groups. Default: 100. */
+  limit?: number
+  signal?: AbortSignal
+}
+
+// History
+
+/** An entry of the history: a write to a row. */
+export interface HistoryEntry<T extends TableTypes> {
+  readonly id: number
+  readonly of_table: T['name']
+  readonly of_key: string
+  readonly action: 'insert' | 'update' | 'increment' | 'delete'
+  /** The fields that have changed, of a blob its number of bytes; null for a delete. */
+  readonly fields: Partial<T['row']> | null
+  readonly at: string
+  readonly version: number | null
+  readonly actor: string | null
+}
+interface HistoryOptions {
+  /** Default: the oldest entry first. */
+  order?: 'id' | '-id'
+  limit?: number
+  pageRows?: number
+  signal?: AbortSignal
+}
+
 // Writes
+
+/** A row whose references may be rows, and that may have rows which refer to it. */
+export type Nested<T extends TableTypes, R> = {
+  [K in keyof R]: R[K] | (K extends keyof T['references'] & keyof T['relations'] ? NestedRow<TargetOf<T['relations'][K]>> : never)
+} & {
+  [K in keyof T['referring'] & keyof T['relations']]?:
+    readonly NestedRow<TargetOf<T['relations'][K]>, T['referring'][K]>[] | NestedWrites<TargetOf<T['relations'][K]>, T['referring'][K]>
+}
+/** A row in a row: it is updated if it has its key, and inserted otherwise. `Back` refers to the outer row. */
+export type NestedRow<T extends TableTypes, Back = never> =
+  Nested<T, Omit<T['insert'], Back & string>> | (Nested<T, Omit<T['patch'], Back & string>> & { [K in T['keyField']]: T['key'] })
+/** What happens to the rows that refer to a row. */
+export interface NestedWrites<T extends TableTypes, Back> {
+  create?: readonly Nested<T, Omit<T['insert'], Back & string>>[]
+  update?: readonly (Nested<T, Omit<T['patch'], Back & string>> & { [K in T['keyField']]: T['key'] })[]
+  /** Keys of rows that refer to this one. */
+  delete?: readonly T['key'][]
+  /** The rows that remain; others are deleted. */
+  set?: readonly NestedRow<T, Back>[]
+}
+/** The keys of written rows. */
+export type NestedKeys<T extends TableTypes> = { [K in T['keyField']]: T['key'] } & {
+  [K in keyof T['references'] & keyof T['relations']]?: NestedKeys<TargetOf<T['relations'][K]>>
+} & { [K in keyof T['referring'] & keyof T['relations']]?: NestedKeys<TargetOf<T['relations'][K]>>[] }
 
 export type OnConflict = 'refuse' | 'ignore' | 'replace' | 'update'
 export type Effect = 'inserted' | 'replaced' | 'updated' | 'ignored'
-interface Expected { 
+interface Expected {
   /** The version that the row has to have; otherwise the error has the status 412. */
   version?: number
 }
 type Bytes = Blob | ArrayBuffer | Uint8Array<ArrayBuffer> | string
+interface PartOptions {
+  name?: string
+  type?: string
+  /** The size of a part. Default: 4 MiB. */
+  partBytes?: number
+  /** An upload that was begun, as `onProgress` has named it. */
+  url?: string
+  onProgress?: (progress: { readonly url: string, readonly sent: number, readonly bytes: number }) => void
+  signal?: AbortSignal
+}
 
 /** A table. */
 export class Table<T extends TableTypes> {
@@ -230,10 +323,20 @@ export class Table<T extends TableTypes> {
   live<F extends Field<T> = never>(options?: LiveOptions<T, F>): Live<Row<T, F>>
   get<F extends Field<T> = never, const E extends Expand<T> = {}>(key: T['key'], options?: RowOptions<T, F, E>): Promise<Row<T, F, E>>
   count(where?: Where<T>): Promise<number>
+  /** Groups rows, and computes values of each group. */
+  groupBy<const G extends T['grouped'], const S extends { readonly [name: string]: Aggregate<T> } = {}>(fields: readonly G[], options?: GroupOptions<T, G, S>): Promise<Group<T, G, S>[]>
+  /** Computes values of all rows. */
+  aggregate<const S extends { readonly [name: string]: Aggregate<T> }>(select: S, options?: { where?: Where<T>, signal?: AbortSignal }): Promise<Group<T, never, S>>
+  /** Lists the writes of a row of an audited table; the row may be deleted. */
+  history(key: T['key'], options?: HistoryOptions): Rows<HistoryEntry<T>>
   /** Inserts a row, and returns it as it is stored. */
   insert(row: T['insert'], options?: { onConflict?: OnConflict }): Promise<T['row']>
   /** Inserts rows, all or none. */
   insertMany(rows: readonly T['insert'][], options?: { onConflict?: OnConflict }): Promise<{ keys: T['key'][], effects?: Effect[] }>
+  /** Inserts a row with related rows, all or none. */
+  insertNested(row: Nested<T, T['insert']>): Promise<NestedKeys<T>>
+  /** Writes some fields and related rows, all or none. */
+  patchNested(key: T['key'], row: Nested<T, T['patch']>, options?: Expected): Promise<NestedKeys<T>>
   /** Writes the whole row: fields that are missing get their defaults. */
   update(key: T['key'], row: T['insert'], options?: Expected): Promise<T['row']>
   /** Writes some fields. */
@@ -245,6 +348,8 @@ export class Table<T extends TableTypes> {
   increment(key: T['key'], field: T['numbers'], by?: number): Promise<number>
   /** Writes the bytes of a file or blob field. The result describes the file; a blob has none. */
   upload<N extends T['files'] | T['blobs']>(key: T['key'], field: N, bytes: Bytes, options?: Expected & { name?: string, type?: string }): Promise<N extends T['files'] ? FileInfo : undefined>
+  /** Writes the bytes of a file field in several requests, and continues after a lost connection. */
+  uploadInParts(key: T['key'], field: T['files'], bytes: Bytes, options?: PartOptions): Promise<FileInfo>
   /** Reads the bytes of a file or blob field. */
   download(key: T['key'], field: T['files'] | T['blobs'], options?: { thumbnail?: `${number}x${number}`, signal?: AbortSignal }): Promise<Response>
   removeFile(key: T['key'], field: T['files']): Promise<void>
@@ -312,8 +417,9 @@ export class Client<Tables> {
   /** Sends a request to a path of the API, and returns the response if it is a success. */
   request(method: string, path: string, options?: RequestOptions): Promise<Response>
   json(method: string, path: string, options?: RequestOptions): Promise<unknown>
-  /** Signs in with a name and a password. In a browser, `cookie: true` keeps the session in a cookie. */
-  signIn(name: string, password: string, options?: { cookie?: boolean }): Promise<Session>
+  /** Signs in with a name and a password. In a browser, `cookie: true` keeps the session in a cookie. `code` is
+   * that of an authenticator app: see `Problem.needsCode`. */
+  signIn(name: string, password: string, options?: { cookie?: boolean, code?: string }): Promise<Session>
   /** Ends the session, or all sessions of the user. */
   signOut(options?: { everywhere?: boolean }): Promise<void>
   /** Returns the caller and their sessions. */

@@ -2,6 +2,7 @@
 
 const ATTEMPTS = 4
 const PAGE_ROWS = 100
+const PART_BYTES = 4 << 20
 const SILENCE_MAX = 45_000
 
 /** An answer with an error: a problem document (RFC 9457). */
@@ -15,6 +16,8 @@ export class Problem extends Error {
     this.violations = document.errors ?? []
     this.document = document
   }
+  /** True if the sign-in needs the code of an authenticator app. */
+  get needsCode() { return this.violations.some(({ field, rule }) => field === 'code' && rule === 'required') }
 }
 
 const quoted = text => `'${text.replaceAll('\\', '\\\\').replaceAll("'", "''")}'`
@@ -113,7 +116,7 @@ export class Client {
     if (this.token) sent.Authorization = `Bearer ${this.token}`
     if (once && this.#keys) sent['Idempotency-Key'] = crypto.randomUUID()
     for (let attempt = 1; ; attempt += 1) {
-      const repeats = method === 'GET' || 'Idempotency-Key' in sent
+      const repeats = ['GET', 'HEAD'].includes(method) || 'Idempotency-Key' in sent
       let response
       try {
         response = await this.#fetch(url, { method, headers: sent, body, signal, credentials: 'include' })
@@ -146,8 +149,8 @@ export class Client {
   }
 
   /** Signs in with a name and a password. In a browser, `cookie: true` keeps the session in a cookie. */
-  async signIn(name, password, { cookie = false } = {}) {
-    const session = await this.json('POST', 'auth/login', { json: { name, password, ...(cookie && { cookie }) } })
+  async signIn(name, password, { cookie = false, code } = {}) {
+    const session = await this.json('POST', 'auth/login', { json: { name, password, code, ...(cookie && { cookie }) } })
     this.token = session.token ?? null
     return session
   }
@@ -207,6 +210,8 @@ export class Rows {
 }
 const collected = async pages => { const all = []; for await (const rows of pages) all.push(rows); return all }
 
+const base64 = text => btoa(String.fromCharCode(...new TextEncoder().encode(text)))
+
 /** A table. */
 export class Table {
   #client
@@ -223,6 +228,14 @@ export class Table {
     const page = await this.#client.json('GET', this.#name, { query: { ...queryOf({ where, count: true }), limit: 0 } })
     return page.count
   }
+  async groupBy(fields, { select = {}, where, having, order, limit, signal } = {}) {
+    const values = Object.entries(select).map(([name, value]) => `${name}:${value}`)
+    const query = { ...queryOf({ where, order }), group: fields.join() || undefined, select: values.join() || undefined, having: having && textOf(having), limit }
+    return (await this.#client.json('GET', this.#name, { query, signal })).rows
+  }
+  async aggregate(select, { where, signal } = {}) { return (await this.groupBy([], { select, where, signal }))[0] }
+  /** Lists the writes of an audited row, which may be deleted. */
+  history(key, options = {}) { return new Rows(this.#client, this.#path(key, 'history'), options) }
   async insert(row, { onConflict } = {}) {
     const stored = await this.#client.json('POST', this.#name, { json: row, query: { on_conflict: onConflict }, once: !onConflict })
     // The kept answer of a table with hooks or files is the key alone.
@@ -236,6 +249,10 @@ export class Table {
   insertMany(rows, { onConflict } = {}) {
     return this.#client.json('POST', this.#name, { json: rows, query: { on_conflict: onConflict }, once: !onConflict })
   }
+  /** Inserts a row with related rows, and returns the keys of all rows. */
+  insertNested(row) { return this.#client.json('POST', this.#name, { json: row, once: true }) }
+  /** Writes fields of a row, and related rows; returns the keys of the written rows. */
+  patchNested(key, row, options) { return this.patch(key, row, options) }
   update(key, row, { version } = {}) {
     return this.#client.json('PUT', this.#path(key), { json: row, headers: tagOf(version) })
   }
@@ -256,6 +273,39 @@ export class Table {
     const headers = { 'Content-Type': type || 'application/octet-stream', ...tagOf(version) }
     if (name) headers['Content-Disposition'] = `attachment; filename*=UTF-8''${encodeURIComponent(name).replace(/['()*]/g, hex)}`
     return this.#client.json('PUT', this.#path(key, field), { body: bytes, headers })
+  }
+  /** Writes the bytes of a file field in several requests, and continues after a lost connection. */
+  async uploadInParts(key, field, bytes, { name = bytes.name, type = bytes.type, partBytes = PART_BYTES, url, onProgress, signal } = {}) {
+    const blob = new Blob([bytes])
+    const send = (method, path, headers, body) =>
+      this.#client.request(method, path, { headers: { 'Tus-Resumable': '1.0.0', ...headers }, body, signal })
+    const read = async () => (await this.get(key, { fields: [field], signal }))[field]
+    if (!url) {
+      const metadata = Object.entries({ filename: name, filetype: type }).filter(([, value]) => value)
+        .map(([name, value]) => `${name} ${base64(value)}`)
+      url = (await send('POST', this.#path(key, field, 'uploads'), { 'Upload-Length': `${blob.size}`, 'Upload-Metadata': metadata.join() })).headers.get('Location')
+    }
+    let sent = null
+    for (let attempt = 1, last = false; blob.size;) {
+      try {
+        sent ??= Number((await send('HEAD', url)).headers.get('Upload-Offset'))
+        onProgress?.({ url, sent, bytes: blob.size })
+        if (sent >= blob.size) break
+        last = sent + partBytes >= blob.size
+        const headers = { 'Upload-Offset': `${sent}`, 'Content-Type': 'application/offset+octet-stream' }
+        sent = Number((await send('PATCH', url, headers, blob.slice(sent, sent + partBytes))).headers.get('Upload-Offset'))
+        attempt = 1
+      } catch (error) {
+        const { status = 500 } = error
+        // The last part may have arrived: the server has forgotten the upload then.
+        if (status === 404 && last && attempt > 1 && (await read())?.bytes === blob.size) break
+        if (signal?.aborted || (status < 500 && status !== 409) || attempt >= ATTEMPTS) throw error
+        sent = null
+        await pause(delayOf(attempt), signal)
+        attempt += 1
+      }
+    }
+    return read()
   }
   download(key, field, { thumbnail, signal } = {}) {
     return this.#client.request('GET', this.#path(key, field), { query: { thumbnail }, signal })

@@ -14,13 +14,14 @@ import urllib.parse
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, Literal, TypeAlias, TypedDict, TypeVar, cast
+from typing import Any, BinaryIO, Generic, Literal, TypeAlias, TypedDict, TypeVar, cast, overload
 
 JsonValue: TypeAlias = "None | bool | int | float | str | list[JsonValue] | dict[str, JsonValue]"
 Effect: TypeAlias = Literal["inserted", "replaced", "updated", "ignored"]
 OnConflict: TypeAlias = Literal["refuse", "ignore", "replace", "update"]
 
 PAGE_ROWS = 100
+PART_BYTES = 4 << 20
 SILENCE_MAX = 45.0
 KEPT_MAX = 10.0
 
@@ -60,6 +61,11 @@ class Problem(Exception):
             Violation(*(str(one.get(name, "")) for name in ("field", "value", "rule", "message")))
             for one in document.get("errors", ())
         ]
+
+    @property
+    def needs_code(self) -> bool:
+        """True if the sign-in needs the code of an authenticator app."""
+        return any((one.field, one.rule) == ("code", "required") for one in self.violations)
 
 
 # Conditions
@@ -158,8 +164,64 @@ class ValueColumn(Column, Generic[N, V]):
         return Condition(f"{self._path} not in ({', '.join(map(_literal, values))})")
 
 
-class TextColumn(ValueColumn[N, V]):
-    """A text in a condition."""
+class RangeColumn(ValueColumn[N, V]):
+    """A field with a lowest and a highest value."""
+
+    def min(self) -> Aggregate[N, N | None]:
+        """The lowest value of a group."""
+        return Aggregate("min", self._path)
+
+    def max(self) -> Aggregate[N, N | None]:
+        """The highest value of a group."""
+        return Aggregate("max", self._path)
+
+
+class NumberColumn(RangeColumn[N, V]):
+    """A number in a condition."""
+
+    def sum(self) -> Aggregate[N, N | None]:
+        """The sum of a group."""
+        return Aggregate("sum", self._path)
+
+    def avg(self) -> Aggregate[float, float | None]:
+        """The mean of a group."""
+        return Aggregate("avg", self._path)
+
+
+class Aggregate(ValueColumn[N, V]):
+    """A value that is computed for each group. Conditions on groups compare it."""
+
+    def __init__(self, function: str, column: str | None = None) -> None:
+        super().__init__(function if column is None else f"{function}_{column}")
+        self._function = function
+        self._column = column
+
+    @property
+    def name(self) -> str:
+        """The name in an order, such as `sum_price`."""
+        return self._path
+
+    def _selected(self) -> str:
+        return self._function if self._column is None else f"{self._function}({self._column})"
+
+    def _kind(self, kinds: Mapping[str, str]) -> str | None:
+        if self._function == "avg":
+            return "float"
+        return None if self._function == "count" else kinds.get(self._column or "")
+
+
+def count() -> Aggregate[int, int]:
+    """The number of rows in a group."""
+    return Aggregate("count")
+
+
+def count_of(column: Column) -> Aggregate[int, int]:
+    """The number of rows in a group with a value in this field."""
+    return Aggregate("count", column._path)
+
+
+class TextTests(Column):
+    """The tests of texts."""
 
     def contains(self, text: str) -> Condition:
         """Contains this text; the case of A to Z is ignored."""
@@ -174,10 +236,14 @@ class TextColumn(ValueColumn[N, V]):
         return self._compare("@", words)
 
 
+class TextColumn(RangeColumn[N, V], TextTests):
+    """A text in a condition."""
+
+
 Scalar: TypeAlias = str | int | float | bool | None
 
 
-class JsonPath(TextColumn[Scalar, Scalar]):
+class JsonPath(ValueColumn[Scalar, Scalar], TextTests):
     """A value inside a JSON field."""
 
     def exists(self) -> Condition:
@@ -332,6 +398,17 @@ class _Json:
                 self.row(to, one)
         return row
 
+    def keys(self, table: str, keys: dict[str, Any]) -> dict[str, Any]:
+        """Converts the keys of a row and of the rows in it."""
+        info = self.tables[table]
+        for name, value in keys.items():
+            if isinstance(value, (dict, list)):
+                for one in value if isinstance(value, list) else [value]:
+                    self.keys(info.relations[name], one)
+            elif name in info.kinds:
+                keys[name] = _DECODERS[info.kinds[name]](value)
+        return keys
+
 
 def _parsed(text: bytes) -> Any:
     return json.loads(text, parse_float=decimal.Decimal)
@@ -449,7 +526,7 @@ class Client:
             head["Idempotency-Key"] = str(uuid.uuid4())
         attempt = 1
         while True:
-            repeats = method == "GET" or "Idempotency-Key" in head
+            repeats = method in ("GET", "HEAD") or "Idempotency-Key" in head
             connection = self._connection()
             try:
                 connection.request(method, target, body, head)
@@ -497,9 +574,10 @@ class Client:
         response = self.request(method, path, query=query, body=body, headers=head, once=once)
         return _parsed(response.body) if response.body else None
 
-    def sign_in(self, name: str, password: str) -> None:
-        """Signs in with a name and a password."""
-        session = self.json("POST", "auth/login", json={"name": name, "password": password})
+    def sign_in(self, name: str, password: str, *, code: str | None = None) -> None:
+        """Signs in with a name and a password, and the code of an authenticator app."""
+        sent = {"name": name, "password": password, **({} if code is None else {"code": code})}
+        session = self.json("POST", "auth/login", json=sent)
         self.token = session["token"]
 
     def sign_out(self, *, everywhere: bool = False) -> None:
@@ -545,6 +623,15 @@ NumberName = TypeVar("NumberName", bound=str)
 TableName = TypeVar("TableName", bound=str)
 BatchInsert = TypeVar("BatchInsert")
 BatchPatch = TypeVar("BatchPatch")
+NestedInsert = TypeVar("NestedInsert")
+Nested = TypeVar("Nested")
+NestedKeys = TypeVar("NestedKeys")
+Values = TypeVar("Values", bound="tuple[Any, ...]")
+A1 = TypeVar("A1")
+A2 = TypeVar("A2")
+A3 = TypeVar("A3")
+A4 = TypeVar("A4")
+A5 = TypeVar("A5")
 
 
 @dataclass
@@ -566,23 +653,30 @@ class Rows(Generic[Row]):
     """A list of rows, which is read page by page while it is iterated."""
 
     def __init__(
-        self, client: Client, table: str, query: dict[str, object], limit: int | None, page_rows: int
+        self,
+        client: Client,
+        path: str,
+        query: dict[str, object],
+        limit: int | None,
+        page_rows: int,
+        decode: Callable[[dict[str, Any]], Row],
     ) -> None:
         self._client = client
-        self._table = table
+        self._path = path
         self._query = query
         self._limit = limit
         self._page_rows = page_rows
+        self._decode = decode
 
     def _page(self, path: str, query: Mapping[str, object]) -> Page[Row]:
         page = self._client.json("GET", path, query=query)
-        rows = [cast(Row, self._client._json.row(self._table, row)) for row in page["rows"]]
+        rows = [self._decode(row) for row in page["rows"]]
         return Page(rows, page["next"], page.get("count"))
 
     def page(self) -> Page[Row]:
         """Reads the first page."""
         rows = self._page_rows if self._limit is None else min(self._limit, self._page_rows)
-        return self._page(self._table, {**self._query, "limit": rows})
+        return self._page(self._path, {**self._query, "limit": rows})
 
     def pages(self) -> Iterator[list[Row]]:
         left = self._limit
@@ -606,7 +700,7 @@ class Rows(Generic[Row]):
         return list(self)
 
     def first(self) -> Row | None:
-        rows = Rows[Row](self._client, self._table, self._query, 1, 1).page().rows
+        rows = Rows(self._client, self._path, self._query, 1, 1, self._decode).page().rows
         return rows[0] if rows else None
 
 
@@ -723,6 +817,85 @@ def patched(document: Any, patch: Iterable[Mapping[str, Any]]) -> Any:
     return document
 
 
+# Groups and history
+
+Value: TypeAlias = ValueColumn[Any, V]
+Computed: TypeAlias = Aggregate[Any, V]
+
+
+class Groups(Generic[C, Values]):
+    """Rows in groups, of which `select` computes values."""
+
+    def __init__(self, client: Client, info: TableInfo[C], query: dict[str, object]) -> None:
+        self._client = client
+        self._info = info
+        self._query = query
+
+    @overload
+    def select(self, values: Callable[[C], tuple[Computed[A1]]]) -> list[tuple[Values, tuple[A1]]]: ...
+    @overload
+    def select(
+        self, values: Callable[[C], tuple[Computed[A1], Computed[A2]]]
+    ) -> list[tuple[Values, tuple[A1, A2]]]: ...
+    @overload
+    def select(
+        self, values: Callable[[C], tuple[Computed[A1], Computed[A2], Computed[A3]]]
+    ) -> list[tuple[Values, tuple[A1, A2, A3]]]: ...
+    @overload
+    def select(
+        self, values: Callable[[C], tuple[Computed[A1], Computed[A2], Computed[A3], Computed[A4]]]
+    ) -> list[tuple[Values, tuple[A1, A2, A3, A4]]]: ...
+    @overload
+    def select(
+        self,
+        values: Callable[
+            [C], tuple[Computed[A1], Computed[A2], Computed[A3], Computed[A4], Computed[A5]]
+        ],
+    ) -> list[tuple[Values, tuple[A1, A2, A3, A4, A5]]]: ...
+    @overload
+    def select(
+        self, values: Callable[[C], tuple[Computed[Any], ...]]
+    ) -> list[tuple[Values, tuple[Any, ...]]]: ...
+
+    def select(self, values: Callable[[C], tuple[Any, ...]]) -> list[Any]:
+        """Reads the groups: each with the fields by which rows are grouped, and these values."""
+        selected: tuple[Aggregate[Any, Any], ...] = values(self._info.columns(""))
+        query = {**self._query, "select": ",".join(one._selected() for one in selected)}
+        return [(keys, of_group) for keys, of_group in self._read(query, selected)]
+
+    def keys(self) -> list[Values]:
+        """Reads the different values of the fields."""
+        return [cast(Values, keys) for keys, _ in self._read(self._query, ())]
+
+    def _read(
+        self, query: dict[str, object], selected: tuple[Aggregate[Any, Any], ...]
+    ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+        kinds = self._info.kinds
+        by = str(query["group"] or "").split(",") if query["group"] else []
+        decoders = [(name, kinds.get(name)) for name in by]
+        decoders += [(one.name, one._kind(kinds)) for one in selected]
+        for row in self._client.json("GET", self._info.name, query=query)["rows"]:
+            values = tuple(
+                row[name] if kind is None or row[name] is None else _DECODERS[kind](row[name])
+                for name, kind in decoders
+            )
+            yield values[: len(by)], values[len(by) :]
+
+
+class HistoryEntry(TypedDict, Generic[Part]):
+    """An entry of the history: a write to a row."""
+
+    id: int
+    of_table: str
+    of_key: str
+    action: Literal["insert", "update", "increment", "delete"]
+    #: The fields that have changed, of a blob its number of bytes; `None` for a delete.
+    fields: Part | None
+    at: datetime.datetime
+    version: int | None
+    actor: str | None
+
+
 # Tables
 
 
@@ -735,7 +908,21 @@ class Keys(TypedDict, Generic[Key], total=False):
 
 class Table(
     Generic[
-        Row, Part, Insert, Patch, Key, C, FieldName, Order, Expand, FileName, BlobName, NumberName
+        Row,
+        Part,
+        Insert,
+        Patch,
+        Key,
+        C,
+        FieldName,
+        Order,
+        Expand,
+        FileName,
+        BlobName,
+        NumberName,
+        NestedInsert,
+        Nested,
+        NestedKeys,
     ]
 ):
     """A table."""
@@ -804,7 +991,7 @@ class Table(
         """Lists rows. `limit` is the maximum number of all rows, `page_rows` that of a page."""
         expanded = cast("Mapping[str, Any] | None", expand)
         query = self._query(where, order, expanded, count=count)
-        return Rows(self._client, self._info.name, query, limit, page_rows)
+        return Rows(self._client, self._info.name, query, limit, page_rows, self._row)
 
     def select(
         self,
@@ -817,7 +1004,8 @@ class Table(
     ) -> Rows[Part]:
         """Lists some fields of rows; blobs too, if they are named."""
         query = self._query(where, order, fields=fields)
-        return Rows(self._client, self._info.name, query, limit, page_rows)
+        part = cast("Callable[[Any], Part]", self._row)
+        return Rows(self._client, self._info.name, query, limit, page_rows, part)
 
     def live(
         self,
@@ -854,6 +1042,109 @@ class Table(
             if problem.status not in (401, 403, 404):
                 raise
             return self._row(stored)
+
+    @overload
+    def group_by(
+        self,
+        fields: Callable[[C], tuple[Value[A1]]],
+        *,
+        where: Where[C] | None = None,
+        having: Where[C] | None = None,
+        order: str | Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> Groups[C, tuple[A1]]: ...
+    @overload
+    def group_by(
+        self,
+        fields: Callable[[C], tuple[Value[A1], Value[A2]]],
+        *,
+        where: Where[C] | None = None,
+        having: Where[C] | None = None,
+        order: str | Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> Groups[C, tuple[A1, A2]]: ...
+    @overload
+    def group_by(
+        self,
+        fields: Callable[[C], tuple[Value[A1], Value[A2], Value[A3]]],
+        *,
+        where: Where[C] | None = None,
+        having: Where[C] | None = None,
+        order: str | Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> Groups[C, tuple[A1, A2, A3]]: ...
+    @overload
+    def group_by(
+        self,
+        fields: Callable[[C], tuple[Value[Any], ...]],
+        *,
+        where: Where[C] | None = None,
+        having: Where[C] | None = None,
+        order: str | Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> Groups[C, tuple[Any, ...]]: ...
+
+    def group_by(
+        self,
+        fields: Callable[[C], tuple[Any, ...]],
+        *,
+        where: Where[C] | None = None,
+        having: Where[C] | None = None,
+        order: str | Sequence[str] | None = None,
+        limit: int | None = None,
+    ) -> Groups[C, Any]:
+        """Groups rows by fields. `having` is a condition on computed values, which `order` names.
+
+        Default of `limit`: 100.
+        """
+        columns: tuple[Column, ...] = fields(self._info.columns(""))
+        query = {
+            **self._query(where, order),
+            "group": ",".join(column._path for column in columns) or None,
+            "having": None if having is None else _text_of(having, self._info.columns),
+            "limit": limit,
+        }
+        return Groups(self._client, self._info, query)
+
+    def aggregate(
+        self, value: Callable[[C], Aggregate[Any, V]], *, where: Where[C] | None = None
+    ) -> V:
+        """Computes a value of all rows."""
+        query = {**self._query(where, None), "group": None}
+        groups = Groups[C, tuple[()]](self._client, self._info, query)
+        [(_, (computed,))] = groups.select(lambda columns: (value(columns),))
+        return cast(V, computed)
+
+    def history(
+        self,
+        key: Key,
+        *,
+        order: Literal["id", "-id"] | None = None,
+        limit: int | None = None,
+        page_rows: int = PAGE_ROWS,
+    ) -> Rows[HistoryEntry[Part]]:
+        """Lists the writes of a row of an audited table; the row may be deleted."""
+        path, table = self._path(key, "history"), self._info.name
+
+        def entry(row: dict[str, Any]) -> HistoryEntry[Part]:
+            row["at"] = datetime.datetime.fromisoformat(row["at"])
+            if row["fields"] is not None:
+                kinds = self._info.kinds
+                blobs = {name: row["fields"].pop(name) for name in [*row["fields"]] if kinds.get(name) == "blob"}
+                row["fields"] = {**self._client._json.row(table, row["fields"]), **blobs}
+            return cast("HistoryEntry[Part]", row)
+
+        return Rows(self._client, path, {"order": order}, limit, page_rows, entry)
+
+    def insert_nested(self, row: NestedInsert) -> NestedKeys:
+        """Inserts a row with related rows, all or none, and returns the keys of all rows."""
+        answer = self._client.json("POST", self._info.name, json=row, once=True)
+        return cast(NestedKeys, self._client._json.keys(self._info.name, answer))
+
+    def patch_nested(self, key: Key, row: Nested, *, version: int | None = None) -> NestedKeys:
+        """Writes some fields and related rows, all or none, and returns the keys of these rows."""
+        answer = self._client.json("PATCH", self._path(key), json=row, headers=_tag(version))
+        return cast(NestedKeys, self._client._json.keys(self._info.name, answer))
 
     def insert_many(
         self, rows: Sequence[Insert], *, on_conflict: OnConflict | None = None
@@ -906,6 +1197,77 @@ class Table(
             headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{encoded}"
         answer = self._client.request("PUT", self._path(key, field), body=data, headers=headers)
         return cast(FileInfo, json.loads(answer.body))
+
+    def upload_in_parts(
+        self,
+        key: Key,
+        field: FileName,
+        data: BinaryIO,
+        *,
+        name: str | None = None,
+        type: str = "application/octet-stream",
+        part_bytes: int = PART_BYTES,
+        url: str | None = None,
+        on_progress: Callable[[str, int, int], None] | None = None,
+    ) -> FileInfo:
+        """Writes the bytes of a file field in several requests, and continues after a lost connection.
+
+        `on_progress` gets the URL of the upload, the bytes that were sent, and their number. With
+        `url`, an upload that was begun earlier continues.
+        """
+        size = data.seek(0, 2)
+        head = {"Tus-Resumable": "1.0.0"}
+        if url is None:
+            encoded = [
+                f"{what} {base64.b64encode(value.encode()).decode()}"
+                for what, value in (("filename", name), ("filetype", type))
+                if value
+            ]
+            begin = {**head, "Upload-Length": str(size), "Upload-Metadata": ",".join(encoded)}
+            path = self._path(key, field, "uploads")
+            url = self._client.request("POST", path, headers=begin).headers["location"]
+        sent: int | None = None
+        attempt, is_last = 1, False
+        while size > 0:
+            try:
+                if sent is None:
+                    answer = self._client.request("HEAD", url, headers=head)
+                    sent = int(answer.headers["upload-offset"])
+                if on_progress is not None:
+                    on_progress(url, sent, size)
+                if sent >= size:
+                    break
+                is_last = sent + part_bytes >= size
+                data.seek(sent)
+                more = {
+                    **head,
+                    "Upload-Offset": str(sent),
+                    "Content-Type": "application/offset+octet-stream",
+                }
+                part = data.read(part_bytes)
+                answer = self._client.request("PATCH", url, body=part, headers=more)
+                sent = int(answer.headers["upload-offset"])
+                attempt = 1
+            except (OSError, http.client.HTTPException, Problem) as error:
+                status = error.status if isinstance(error, Problem) else 500
+                # The last part may have arrived: the server has forgotten the upload then.
+                if status == 404 and is_last and attempt > 1:
+                    file = self._file(key, field)
+                    if file is not None and file["bytes"] == size:
+                        return file
+                if (status < 500 and status != 409) or attempt >= self._client._attempts:
+                    raise
+                sent = None
+                time.sleep(_delay(attempt))
+                attempt += 1
+        file = self._file(key, field)
+        if file is None:
+            raise Problem({"detail": "the file was removed while it was uploaded"}, 404)
+        return file
+
+    def _file(self, key: Key, field: FileName) -> FileInfo | None:
+        row = self._client.json("GET", self._path(key), query={"fields": field})
+        return cast("FileInfo | None", row[field])
 
     def write_blob(self, key: Key, field: BlobName, data: bytes) -> None:
         """Writes the bytes of a blob field."""

@@ -25,6 +25,8 @@ pub(crate) struct ClientRelation {
     pub(crate) table: String,
     /// True if a row has at most one related row.
     pub(crate) to_one: bool,
+    /// The reference field of the related table, if it refers to the row.
+    pub(crate) back: Option<String>,
 }
 
 /// Whether a field is in the body of a write.
@@ -63,7 +65,16 @@ pub(crate) fn all(tables: &[Arc<Table>]) -> Vec<ClientTable> {
         let resolved = names.into_iter().filter_map(|name| {
             let relation = table.relation(&name).ok()?;
             let target = tables.iter().position(|one| one.name() == relation.target.name())?;
+            let back = match &*relation.steps {
+                [step] if step.local == table.key() && table.find(&name).is_none() => {
+                    Some(relation.target.fields()[step.target].name.to_string())
+                }
+                _ => None,
+            };
+            // Rows are written through tables, not through relations with a name of their own.
+            let is_named = table.schema().relations.iter().any(|relation| relation.name == name);
             Some(ClientRelation {
+                back: back.filter(|_| !is_named),
                 to_one: relation.to_one(),
                 target: type_names[target].clone(),
                 table: tables[target].name().to_owned(),
@@ -83,8 +94,22 @@ pub(crate) fn all(tables: &[Arc<Table>]) -> Vec<ClientTable> {
 /// Returns a name for the type of each table. Other types begin with it, so a name that another
 /// table has already taken, such as `ProductInsert`, is followed by `_`.
 fn type_names(tables: &[Arc<Table>]) -> Vec<String> {
-    const SUFFIXES: [&str; 8] =
-        ["", "Insert", "Patch", "Types", "Part", "Columns", "Expand", "BatchInsert"];
+    const SUFFIXES: [&str; 14] = [
+        "",
+        "Insert",
+        "Patch",
+        "Types",
+        "Part",
+        "Columns",
+        "Expand",
+        "BatchInsert",
+        "Nested",
+        "NestedInsert",
+        "NestedWrites",
+        "Keys",
+        "Group",
+        "Field",
+    ];
     let mut taken: HashSet<String> = HashSet::new();
     let name = |table: &Arc<Table>| {
         let mut name = pascal(table.name());
@@ -126,6 +151,11 @@ impl ClientTable {
         fields.map(|field| &*field.name).collect()
     }
 
+    /// Returns the relations whose rows refer to a row of this table, each with its reference field.
+    pub(crate) fn referring(&self) -> impl Iterator<Item = (&ClientRelation, &str)> {
+        self.relations.iter().filter_map(|relation| Some((relation, relation.back.as_deref()?)))
+    }
+
     /// Returns each reference field with the table to which it refers.
     pub(crate) fn references(&self) -> impl Iterator<Item = (&Field, &str)> {
         self.table.fields().iter().filter_map(|field| match &field.kind {
@@ -143,6 +173,22 @@ pub(crate) fn is_ordered(field: &Field) -> bool {
 /// Returns true for fields that can be incremented.
 pub(crate) fn is_number(field: &Field) -> bool {
     field.role == Role::Plain && matches!(field.kind, Kind::Int { .. } | Kind::Currency)
+}
+
+/// Returns true for fields by which rows are grouped.
+pub(crate) fn is_grouped(field: &Field) -> bool {
+    is_ordered(field) && field.kind != Kind::Float
+}
+
+/// Returns true for fields with a sum and a mean.
+pub(crate) fn is_summed(field: &Field) -> bool {
+    matches!(field.kind, Kind::Int { .. } | Kind::Float | Kind::Currency)
+}
+
+/// Returns true for fields with a lowest and a highest value.
+pub(crate) fn is_ranged(field: &Field) -> bool {
+    let is_text = matches!(field.kind, Kind::Text { .. });
+    is_summed(field) || is_text || matches!(field.kind, Kind::Date | Kind::Time | Kind::Timestamp)
 }
 
 pub(crate) fn is_file(field: &Field) -> bool {

@@ -21,12 +21,14 @@
 #![forbid(unsafe_code)]
 
 mod client_table;
+mod described;
 mod names;
 mod python;
 mod typescript;
 
 use std::sync::Arc;
 
+pub use described::DescribedTables;
 use marmota_model::{Error, ErrorKind, Result, Table};
 
 /// The language of a client.

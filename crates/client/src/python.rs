@@ -1,5 +1,7 @@
 //! A client in Python: a package with type annotations that uses the standard library alone.
 
+mod nested;
+
 use std::fmt::Write as _;
 
 use marmota_model::{Field, KeyKind, Kind};
@@ -35,7 +37,8 @@ from . import runtime as _m
 ";
 
 /// The names of the runtime that programs import. The type of a table's rows can have the same name.
-const EXPORTS: [&str; 4] = ["Condition", "Problem", "Violation", "search"];
+const EXPORTS: [&str; 7] =
+    ["Condition", "HistoryEntry", "Problem", "Violation", "count", "count_of", "search"];
 
 /// Returns the files of the package.
 pub(crate) fn files(name: &Application, tables: &[ClientTable]) -> Vec<GeneratedFile> {
@@ -85,6 +88,7 @@ fn module(name: &Application, tables: &[ClientTable]) -> String {
     }
     for table in tables {
         rows(&mut out, table);
+        nested::types(&mut out, table);
         columns(&mut out, table);
         aliases(&mut out, table);
     }
@@ -328,7 +332,7 @@ fn clients(out: &mut String, name: &Application, tables: &[ClientTable]) {
             out,
             "        self.{} = _m.Table[\n            {name}, {name}Part, {name}Insert, {name}Patch, {}, \
              {name}Columns,\n            {name}Field, {name}Order, {name}Expand, {name}File, {name}Blob, \
-             {name}Number,\n        ](self, _{name})\n",
+             {name}Number,\n            {name}NestedInsert, {name}Nested, {name}Keys,\n        ](self, _{name})\n",
             identifier(table.table.name()),
             key(table.table.key_kind())
         );
@@ -394,6 +398,8 @@ fn column_of(field: &Field) -> String {
         Kind::Json => return "_m.JsonColumn".to_owned(),
         Kind::File { .. } | Kind::Vector { .. } | Kind::Blob => return "_m.NullColumn".to_owned(),
         Kind::Text { .. } => "TextColumn",
+        Kind::Int { .. } | Kind::Float | Kind::Currency => "NumberColumn",
+        Kind::Date | Kind::Time | Kind::Timestamp => "RangeColumn",
         _ => "ValueColumn",
     };
     format!("_m.{kind}[{}, {}]", one_type(field), type_of(field))

@@ -6,7 +6,10 @@ use std::fmt::Write as _;
 use marmota_model::{Field, KeyKind, Kind};
 
 use crate::GeneratedFile;
-use crate::client_table::{ClientTable, Presence, is_blob, is_file, is_number, is_ordered};
+use crate::client_table::{
+    ClientTable, Presence, is_blob, is_file, is_grouped, is_number, is_ordered, is_ranged,
+    is_summed,
+};
 use crate::names::{Application, is_identifier, literal, literals};
 
 /// Members of the class `Client`. A table with one of these names is a property with `_` at its end.
@@ -164,21 +167,30 @@ fn table_types(out: &mut String, table: &ClientTable) {
         .references()
         .map(|(field, to)| format!("{}: {}", member(&field.name), literal(to)))
         .collect();
+    let referring: Vec<String> = table
+        .referring()
+        .map(|(relation, back)| format!("{}: {}", member(&relation.name), literal(back)))
+        .collect();
     let union = |names: Vec<&str>| literals(names, " | ", "never");
     let _ = writeln!(out, "export interface {name}Types {{");
     for (member, value) in [
         ("name", literal(table.table.name())),
         ("key", key(table.table.key_kind()).to_owned()),
+        ("keyField", literal(&table.table.fields()[table.table.key()].name)),
         ("row", name.clone()),
         ("all", all),
         ("insert", format!("{name}Insert")),
         ("patch", format!("{name}Patch")),
         ("relations", object(&relations)),
         ("references", object(&references)),
+        ("referring", object(&referring)),
         ("files", union(table.names(is_file))),
         ("blobs", union(table.names(is_blob))),
         ("numbers", union(table.names(is_number))),
         ("ordered", union(table.names(is_ordered))),
+        ("grouped", union(table.names(is_grouped))),
+        ("summed", union(table.names(is_summed))),
+        ("ranged", union(table.names(is_ranged))),
     ] {
         line(out, member, "", &value);
     }

@@ -27,6 +27,8 @@ struct Shared {
     api: ApiClient,
     options: McpOptions,
     tools: Tools,
+    /// The name of the user, for the log.
+    user: Option<String>,
 }
 
 impl AgentServer {
@@ -55,7 +57,25 @@ impl AgentServer {
             Error::new(ErrorKind::Invalid, format!("`{path}` is not an OpenAPI document: {error}"))
         })?;
         let tools = tools(&document, api.prefix(), &options);
-        Ok(Self(Arc::new(Shared { api, options, tools })))
+        Ok(Self(Arc::new(Shared { api, options, tools, user: None })))
+    }
+
+    /// The same, with the name of the user in the log.
+    ///
+    /// # Errors
+    /// Those of [`AgentServer::new`].
+    #[cfg(feature = "http")]
+    pub(crate) fn of_caller(api: ApiClient, options: McpOptions) -> Result<Self> {
+        let path = format!("{}/auth/me", api.prefix());
+        let Answer { status, body } = api.send(Method::Get, &path, None)?;
+        let me: Value = serde_json::from_str(&body).unwrap_or_default();
+        // Without accounts the route does not exist.
+        let user = me["name"].as_str().filter(|_| status == 200).map(str::to_owned);
+        let Self(mut shared) = Self::new(api, options)?;
+        if let Some(shared) = Arc::get_mut(&mut shared) {
+            shared.user = user;
+        }
+        Ok(Self(shared))
     }
 
     /// Returns the names of the tools.
@@ -81,7 +101,7 @@ impl AgentServer {
 
     /// Calls a tool, and blocks the thread until its answer. An error is a text for the agent.
     fn call(&self, request: &CallToolRequestParams) -> std::result::Result<String, String> {
-        let Shared { api, options, tools } = &*self.0;
+        let Shared { api, options, tools, user } = &*self.0;
         let Some(tool) = tools.get(&*request.name) else {
             return Err(format!(
                 "there is no tool `{}`",
@@ -97,7 +117,9 @@ impl AgentServer {
         // The record of what the agent has done; the history has the values.
         log::info!(
             target: "marmota::mcp",
-            "{} {} is answered {status}",
+            "{}{}{} {} is answered {status}",
+            user.as_deref().unwrap_or_default(),
+            if user.is_some() { ": " } else { "" },
             request.method.name(),
             request.target
         );

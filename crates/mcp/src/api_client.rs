@@ -1,6 +1,7 @@
 //! Requests to a REST API: to a running server, or to routes in this process.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use marmota_http::{Method, Router, TestRequest};
@@ -24,7 +25,7 @@ pub struct ApiClient {
 /// How requests reach the API.
 enum Transport {
     Url { agent: Agent, origin: String },
-    Routes(Router),
+    Routes(Arc<Router>),
 }
 
 /// An answer of the API.
@@ -75,6 +76,10 @@ impl ApiClient {
     /// Returns a client of routes in this process, with REST at `/api`.
     #[must_use]
     pub fn of_routes(routes: Router, key: Option<&str>) -> Self {
+        Self::of_shared(Arc::new(routes), key)
+    }
+
+    pub(crate) fn of_shared(routes: Arc<Router>, key: Option<&str>) -> Self {
         Self {
             transport: Transport::Routes(routes),
             prefix: "/api".to_owned(),

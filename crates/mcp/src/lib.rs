@@ -13,11 +13,15 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "http")]
+mod agent_route;
 mod agent_server;
 mod api_client;
 mod options;
 mod tools;
 
+#[cfg(feature = "http")]
+pub use agent_route::AgentRoute;
 pub use agent_server::AgentServer;
 pub use api_client::ApiClient;
 pub use options::McpOptions;

@@ -117,6 +117,9 @@ pub struct WebhookRow {
     /// The time of creation.
     #[model(created_at)]
     pub created_at: Timestamp,
+    /// True if [`crate::Webhooks::declare`] has defined it.
+    #[model(default = false)]
+    pub is_declared: bool,
     #[model(version)]
     pub(crate) version: i64,
 }
@@ -194,6 +197,7 @@ impl WebhookRow {
             "reason": self.reason,
             "failing_since": self.failing_since,
             "created_at": self.created_at,
+            "is_declared": self.is_declared,
         })
     }
 }

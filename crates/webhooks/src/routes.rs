@@ -11,6 +11,8 @@
 //!
 //! No table can have the name `-`.
 
+mod description;
+
 use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
@@ -19,7 +21,7 @@ use std::sync::Arc;
 use marmota_auth::Auth;
 use marmota_http::{Endpoint, Flow, IntoResponse, Method, Request, Response, Router, Status};
 use marmota_model::{Error, ErrorKind, Result};
-use marmota_web::{ApiError, authenticate};
+use marmota_web::{ApiError, OpenApi, authenticate};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -35,6 +37,21 @@ type Route = fn(Webhooks, Request) -> Answer;
 
 /// The result of a route: a document, or nothing.
 type Reply = Option<Value>;
+
+/// The routes: method, path, the last word of the `operationId`, and the function.
+const ROUTES: [(Method, &str, &str, Route); 9] = [
+    (Method::Get, "", "list", |all, request| Box::pin(list(all, request))),
+    (Method::Get, "/{name}", "get", |all, request| Box::pin(get(all, request))),
+    (Method::Put, "/{name}", "set", |all, request| Box::pin(put(all, request))),
+    (Method::Delete, "/{name}", "remove", |all, request| Box::pin(remove(all, request))),
+    (Method::Get, "/{name}/secret", "secret", |all, request| Box::pin(secret(all, request))),
+    (Method::Post, "/{name}/enable", "enable", |all, request| Box::pin(enable(all, request))),
+    (Method::Post, "/{name}/disable", "disable", |all, request| Box::pin(disable(all, request))),
+    (Method::Get, "/{name}/deliveries", "deliveries", |all, request| {
+        Box::pin(deliveries(all, request))
+    }),
+    (Method::Post, "/{name}/replay", "replay", |all, request| Box::pin(replay(all, request))),
+];
 
 /// What the routes share.
 struct Shared {
@@ -74,19 +91,23 @@ impl Webhooks {
             return Router::new().refuse(&at(""), error.message());
         }
         let shared = Arc::new(Shared { webhooks: self.clone(), auth: auth.cloned() });
-        let routes: [(Method, &str, Route); 9] = [
-            (Method::Get, "", |all, request| Box::pin(list(all, request))),
-            (Method::Get, "/{name}", |all, request| Box::pin(get(all, request))),
-            (Method::Put, "/{name}", |all, request| Box::pin(put(all, request))),
-            (Method::Delete, "/{name}", |all, request| Box::pin(remove(all, request))),
-            (Method::Get, "/{name}/secret", |all, request| Box::pin(secret(all, request))),
-            (Method::Post, "/{name}/enable", |all, request| Box::pin(enable(all, request))),
-            (Method::Post, "/{name}/disable", |all, request| Box::pin(disable(all, request))),
-            (Method::Get, "/{name}/deliveries", |all, request| Box::pin(deliveries(all, request))),
-            (Method::Post, "/{name}/replay", |all, request| Box::pin(replay(all, request))),
-        ];
-        routes.into_iter().fold(Router::new(), |router, (method, path, route)| {
+        ROUTES.into_iter().fold(Router::new(), |router, (method, path, _, route)| {
             router.on(method, &at(path), endpoint(&shared, route))
+        })
+    }
+
+    /// Returns the description of the routes of an API with this prefix for its OpenAPI document:
+    /// `rest::Api::openapi`.
+    ///
+    /// ```
+    /// let document = marmota_webhooks::Webhooks::open_api("/api").document();
+    /// assert!(document["paths"]["/api/-/webhooks/{name}"]["put"].is_object());
+    /// ```
+    pub fn open_api(prefix: &str) -> OpenApi {
+        let prefix = prefix.trim_end_matches('/');
+        ROUTES.into_iter().fold(OpenApi::new(), |document, (method, path, id, _)| {
+            let at = format!("{prefix}/-/webhooks{path}");
+            document.operation(method, &at, description::operation(id, path))
         })
     }
 }

@@ -16,6 +16,8 @@ use crate::worker::{WebhookOptions, WebhookWorker};
 
 /// The maximum number of webhooks of a store.
 const WEBHOOKS_MAX: u64 = 1_000;
+/// Why a webhook was disabled that a file does not have any more.
+const NOT_DECLARED: &str = "the file of tables, or the program, does not define it any more";
 /// The maximum number of deliveries of a list.
 const DELIVERIES_MAX: u64 = 1_000;
 
@@ -137,6 +139,10 @@ impl Webhooks {
     /// # Errors
     /// Those of [`Webhook::check`]; [`ErrorKind::Conflict`] for more than 1,000 webhooks.
     pub async fn set(&self, webhook: &Webhook) -> Result<WebhookRow> {
+        self.write(webhook, false).await
+    }
+
+    async fn write(&self, webhook: &Webhook, is_declared: bool) -> Result<WebhookRow> {
         webhook.check(&self.store)?;
         let present = self.find(&webhook.name).await?;
         let secret = match (&webhook.secret, &present) {
@@ -158,6 +164,7 @@ impl Webhooks {
             reason: None,
             failing_since: None,
             created_at: Timestamp::default(),
+            is_declared,
             version: 0,
         };
         match present {
@@ -186,9 +193,40 @@ impl Webhooks {
     /// # Errors
     /// Those of [`Webhooks::set`].
     pub async fn ensure(&self, webhook: &Webhook) -> Result<()> {
+        self.ensure_as(webhook, false).await
+    }
+
+    /// Makes these the webhooks of a program or a file, which defines them completely: each is added
+    /// or replaced as by [`Webhooks::ensure`]. Those that an earlier call has defined, and this one does
+    /// not, are disabled, with a reason. They keep their secret and what waits, and are enabled again
+    /// when they return. Webhooks that were added by [`Webhooks::set`] are not changed.
+    ///
+    /// # Errors
+    /// Those of [`Webhooks::set`].
+    pub async fn declare(&self, webhooks: &[Webhook]) -> Result<()> {
+        for webhook in webhooks {
+            let present = self.find(&webhook.name).await?;
+            self.ensure_as(webhook, true).await?;
+            if present.is_some_and(|row| row.reason.as_deref() == Some(NOT_DECLARED)) {
+                self.enable(&webhook.name).await?;
+            }
+        }
+        let is_gone =
+            WebhookRow::IS_DECLARED.eq(true).and(WebhookRow::STATE.eq(WebhookState::Enabled));
+        for row in self.store.list::<WebhookRow>().filter(is_gone).await? {
+            if webhooks.iter().all(|webhook| webhook.name != row.name) {
+                log::warn!(target: "marmota", "the webhook `{}` is disabled: {NOT_DECLARED}", row.name);
+                self.disable_for(row.id, NOT_DECLARED).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn ensure_as(&self, webhook: &Webhook, is_declared: bool) -> Result<()> {
         webhook.check(&self.store)?;
         let is_same = self.find(&webhook.name).await?.is_some_and(|row| {
-            row.url == webhook.url
+            row.is_declared == is_declared
+                && row.url == webhook.url
                 && row.of_table == webhook.table
                 && row.filter == webhook.filter
                 && row.kinds.0 == Selection::kind_names(&webhook.kinds)
@@ -197,7 +235,7 @@ impl Webhooks {
         });
         match is_same {
             true => Ok(()),
-            false => self.set(webhook).await.map(drop),
+            false => self.write(webhook, is_declared).await.map(drop),
         }
     }
 
@@ -264,13 +302,18 @@ impl Webhooks {
     /// [`ErrorKind::NotFound`] if no webhook has this name.
     pub async fn disable(&self, name: &str) -> Result<WebhookRow> {
         let webhook = self.get(name).await?;
+        self.disable_for(webhook.id, "by an administrator").await?;
+        self.get(name).await
+    }
+
+    async fn disable_for(&self, id: i64, reason: &str) -> Result<()> {
         self.store
-            .patch::<WebhookRow>(webhook.id)
+            .patch::<WebhookRow>(id)
             .set(WebhookRow::STATE, WebhookState::Disabled)
-            .set(WebhookRow::REASON, Some("by an administrator".to_owned()))
+            .set(WebhookRow::REASON, Some(reason.to_owned()))
             .await?;
         self.version.increment();
-        self.get(name).await
+        Ok(())
     }
 
     /// Returns deliveries of a webhook, the last ones first.

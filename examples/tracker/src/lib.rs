@@ -1,13 +1,18 @@
-//! Teams that track issues. Members of a team see its projects, issues, labels and comments; its
-//! owner adds members.
+//! Teams that track issues. People sign up by mail. Members of a team see its projects, issues, labels
+//! and comments; its owner adds members. A webhook gets the changes of issues.
 #![allow(missing_docs, reason = "the fields are self-explanatory")]
-use marmota::auth::{Auth, Settings, User};
+use marmota::admin::AdminPages;
+use marmota::auth::{Auth, Settings, SignUpPolicy, User};
 use marmota::files::{File, FileStorage};
 use marmota::http::extract::{Json, Path};
+use marmota::jobs::{Jobs, Worker, WorkerOptions};
+use marmota::mail::{AccountMails, SmtpSender, Templates};
 use marmota::prelude::*;
 use marmota::rest::extract::{Caller, Transaction};
+use marmota::store::action::block_on;
 use marmota::store::change::ChangeRetention;
 use marmota::store::rights::{Grant, Right};
+use marmota::webhooks::{Webhook, WebhookOptions, WebhookWorker, Webhooks};
 
 #[derive(Clone, Debug, Model)]
 #[model(relation(members = "member"))]
@@ -141,20 +146,59 @@ async fn close(
     Ok(Status::NO_CONTENT)
 }
 
-pub fn open(database: &str, files: &str, settings: Settings) -> Result<(Auth, FileStorage)> {
-    let storage = FileStorage::open(files)?;
-    let builder = marmota::open(database)?.changes(ChangeRetention::default());
-    let builder = builder.model::<Team>().model::<Member>().model::<Project>().model::<Issue>();
-    let builder = builder.model::<Label>().model::<IssueLabel>().model::<Comment>();
-    let store = storage.attach(marmota::auth::models(builder)).open()?;
-    storage.start(&store)?;
-    Ok((Auth::new(&store, settings.everyone(grants()))?, storage))
+/// The open tracker, with the threads that send mails and changes.
+pub struct Tracker {
+    pub auth: Auth,
+    storage: FileStorage,
+    mails: Worker,
+    changes: WebhookWorker,
 }
 
-pub fn routes(auth: &Auth, storage: &FileStorage) -> Router {
-    let handlers = Router::with_state(auth.clone())
-        .get("/", || async { Response::html(include_str!("page.html")) })
-        .post("/teams", add_team)
-        .post("/issues/{id}/close", close);
-    rest::Api::new(auth.store()).auth(auth).files(storage).router().nest("", handlers.router())
+impl Tracker {
+    /// Opens it. `url` is the address for links in mails, `hook` gets the changes of issues.
+    pub fn open(
+        [database, files, url]: [&str; 3],
+        settings: Settings,
+        sender: &SmtpSender,
+        hook: Option<&str>,
+    ) -> Result<Self> {
+        let storage = FileStorage::open(files)?;
+        let builder = marmota::open(database)?.changes(ChangeRetention::default());
+        let builder = builder.model::<Team>().model::<Member>().model::<Project>().model::<Issue>();
+        let builder = builder.model::<Label>().model::<IssueLabel>().model::<Comment>();
+        let builder = marmota::webhooks::models(marmota::auth::models(builder));
+        let store = storage.attach(builder).open()?;
+        storage.start(&store)?;
+        let settings = settings.everyone(grants()).sign_up(SignUpPolicy::Open).mailer(AccountMails);
+        let settings = settings.title("Tracker").account_url(format!("{url}/account?next=/"));
+        let auth = Auth::new(&store, settings)?;
+        let texts = Templates::new("Tracker");
+        let mails = AccountMails::register(Jobs::new(&store), &auth, sender, &texts)?;
+        let webhooks = Webhooks::new(&store);
+        if let Some(hook) = hook {
+            let fields = ["project", "title", "state"];
+            block_on(webhooks.ensure(&Webhook::new("hook", hook, "issue").fields(&fields)))?;
+        }
+        // The operator sets the URL, so it may be in the operator's network.
+        let changes = webhooks.start(WebhookOptions::new().allow_private(true))?;
+        Ok(Self { auth, storage, mails: mails.start(WorkerOptions::new())?, changes })
+    }
+
+    pub fn routes(&self) -> Router {
+        let handlers = Router::with_state(self.auth.clone())
+            .get("/", || async { Response::html(include_str!("page.html")) })
+            .post("/teams", add_team)
+            .post("/issues/{id}/close", close);
+        let api = rest::Api::new(self.auth.store()).auth(&self.auth).files(&self.storage);
+        let routes = api.router().nest("", handlers.router());
+        AdminPages::new("/api").title("Tracker").add_account_to(routes)
+    }
+
+    /// Ends the threads, and closes the database.
+    pub fn close(self) -> Result<()> {
+        self.changes.stop()?;
+        self.mails.stop()?;
+        self.storage.stop();
+        self.auth.store().close()
+    }
 }

@@ -1,15 +1,24 @@
-//! Two users and their teams, on each engine.
+//! Two users and their teams, on each engine, and a person who signs up in a browser.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
-use std::path::Path;
+#[allow(dead_code, reason = "the tests of the administration use the rest")]
+#[path = "../../../apps/marmota/tests/admin/browser.rs"]
+mod browser;
 
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use browser::{Driver, Look, run};
 use marmota::auth::{Auth, Settings};
 use marmota::http::TestRequest;
+use marmota::mail::SmtpSender;
 use marmota::prelude::*;
+use marmota_mail::MailCatcher;
 use marmota_postgres::TemporaryPostgres;
 use serde_json::{Value as Document, json};
+use tracker::{Member, Tracker};
+
+const PASSWORD: &str = "correct horse";
 
 /// Sends a request of a user; returns the status and the document.
 fn send(router: &Router, token: &str, request: TestRequest) -> (u16, Document) {
@@ -18,22 +27,29 @@ fn send(router: &Router, token: &str, request: TestRequest) -> (u16, Document) {
     (answer.status().code(), serde_json::from_str(answer.text()).unwrap_or_default())
 }
 
-fn open(database: &str, files: &Path) -> (Auth, marmota::files::FileStorage) {
+fn open(
+    database: &str,
+    url: &str,
+    mails: &str,
+    hook: Option<&str>,
+) -> (Tracker, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
     let settings = Settings::default().password_cost(64, 1);
-    tracker::open(database, files.to_str().unwrap(), settings).unwrap()
+    let sender = SmtpSender::new(mails, "Tracker <tracker@example.org>").unwrap();
+    let places = [database, folder.path().to_str().unwrap(), url];
+    (Tracker::open(places, settings, &sender, hook).unwrap(), folder)
 }
 
 fn login(auth: &Auth, name: &str) -> (i64, String) {
     let (id, token) = auth.add_user(name, &[], false).unwrap();
-    auth.set_password(name, &token, "correct horse", None).unwrap();
-    (id, auth.login(name, "correct horse", None).unwrap().token)
+    auth.set_password(name, &token, PASSWORD, None).unwrap();
+    (id, auth.login(name, PASSWORD, None).unwrap().token)
 }
 
 fn a_team_tracks_issues(database: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let (auth, storage) = open(database, folder.path());
-    let router = tracker::routes(&auth, &storage);
-    let ((_, ann), (bob_id, bob)) = (login(&auth, "ann"), login(&auth, "bob"));
+    let (tracker, _folder) = open(database, "http://localhost", "smtp://127.0.0.1:25", None);
+    let (auth, router) = (&tracker.auth, tracker.routes());
+    let ((_, ann), (bob_id, bob)) = (login(auth, "ann"), login(auth, "bob"));
     let post =
         |token: &str, path: &str, body| send(&router, token, TestRequest::post(path).json(&body)).0;
     assert_eq!(post(&ann, "/teams", json!({ "name": "Makers", "project": "Web" })), 200);
@@ -65,7 +81,7 @@ fn a_team_tracks_issues(database: &str) {
     assert_eq!(send(&router, &ann, TestRequest::get(list)).1["rows"], expected);
     assert_eq!(send(&router, &ann, TestRequest::delete("/api/issue/1")).0, 204);
     assert_eq!(auth.store().count::<tracker::Comment>().run().unwrap(), 0, "comments of the issue");
-    storage.stop();
+    tracker.close().unwrap();
 }
 
 #[test]
@@ -77,22 +93,62 @@ fn teams_track_issues_on_each_engine() {
 }
 
 #[test]
-fn the_page_gets_changes_of_issues() {
-    let folder = tempfile::tempdir().unwrap();
-    let (auth, storage) = open("memory:", folder.path());
-    let (router, ann) = (tracker::routes(&auth, &storage), login(&auth, "ann").1);
+fn a_person_signs_up_and_sees_what_others_add() {
+    let catcher = MailCatcher::start().unwrap();
     let server = Server::bind("127.0.0.1:0").unwrap();
-    let server = server.start(tracker::routes(&auth, &storage)).unwrap();
-    let mut events = TcpStream::connect(server.local_addr()).unwrap();
-    let head = "GET /api/issue HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n";
-    write!(events, "{head}Authorization: Bearer {ann}\r\n\r\n").unwrap();
-    let mut lines = BufReader::new(events).lines();
-    let mut wait = |text: &str| lines.by_ref().any(|line| line.unwrap().contains(text));
-    assert!(wait("event: snapshot"));
-    let team = json!({ "name": "Makers", "project": "Web" });
-    send(&router, &ann, TestRequest::post("/teams").json(&team));
-    let issue = json!({ "project": 1, "title": "Crash" });
-    assert_eq!(send(&router, &ann, TestRequest::post("/api/issue").json(&issue)).0, 201);
-    assert!(wait("event: patch") && wait("Crash"));
-    storage.stop();
+    let (url, (sender, hooks)) = (server.url(), channel());
+    let (tracker, _folder) = open("memory:", &url, catcher.url(), Some(&format!("{url}/hook")));
+    let receiver = move |request: Request| {
+        sender.send(serde_json::from_slice::<Document>(request.body()).unwrap()).unwrap();
+        async { Status::NO_CONTENT }
+    };
+    let (router, driver) = (tracker.routes(), Driver::start());
+    let running = server.start(tracker.routes().post("/hook", receiver)).unwrap();
+    run(async {
+        let page = driver.browser(Look::Light).await;
+        page.open(&url).await;
+        page.shows("Sign in, or wait").await;
+        page.press("Sign in or sign up").await;
+        page.press("Create an account").await;
+        page.fill("Email address", "ann@example.org").await;
+        page.press("Continue").await;
+        page.shows("Look into your mail").await;
+        let token = catcher.mail(0).unwrap().token();
+        page.open("about:blank").await;
+        page.open(&format!("{url}/account?next=/#/join/{token}")).await;
+        page.fill("New password", PASSWORD).await;
+        page.press("Create account").await;
+        page.shows("Your account is ready").await;
+        page.press("Sign in").await;
+        page.fill("Email address or name", "ann@example.org").await;
+        page.fill("Password", PASSWORD).await;
+        page.press("Sign in").await;
+        page.wait("location.pathname === '/' && document.body.innerText.includes('Live')").await;
+        page.fill("Team", "Makers").await;
+        page.fill("First project", "Web").await;
+        page.press("Add team").await;
+        page.choose("Project", "Web").await;
+        page.fill("Title", "Crash").await;
+        page.press("Add issue").await;
+        page.shows("Web: Crash").await;
+        page.is_accessible("tracker").await;
+
+        // Another person adds an issue.
+        let (bob_id, bob) = login(&tracker.auth, "bob");
+        let (team, user) = (Ref::new(1), Ref::new(bob_id));
+        tracker.auth.store().insert(&Member { id: 0, team, user }).run().unwrap();
+        let issue = TestRequest::post("/api/issue").json(&json!({ "project": 1, "title": "Leak" }));
+        assert_eq!(send(&router, &bob, issue).0, 201);
+        page.shows("Web: Leak").await;
+        page.close().await;
+    });
+    for title in ["Crash", "Leak"] {
+        let change = hooks.recv_timeout(Duration::from_secs(30)).unwrap();
+        assert_eq!(
+            (&change["type"], &change["data"]["after"]["title"]),
+            (&json!("issue.insert"), &json!(title))
+        );
+    }
+    running.shutdown().unwrap();
+    tracker.close().unwrap();
 }

@@ -106,7 +106,7 @@ pub(crate) struct Browser {
 
 impl Browser {
     pub(crate) async fn open(&self, url: &str) {
-        self.client.goto(url).await.unwrap();
+        self.goto(url).await;
         if url == "about:blank" {
             return;
         }
@@ -117,6 +117,11 @@ impl Browser {
     /// Gives the browser an authenticator in software, without passkeys.
     pub(crate) async fn add_authenticator(&self) {
         self.client.issue_cmd(AddAuthenticator).await.unwrap();
+    }
+
+    /// Opens a page that is not one of the administration.
+    pub(crate) async fn goto(&self, url: &str) {
+        self.client.goto(url).await.unwrap();
     }
 
     /// Waits until the page is complete.

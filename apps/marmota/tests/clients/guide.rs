@@ -19,7 +19,7 @@ fn examples_of_the_guide_pass_the_type_checkers() {
     let workshop = Workshop::new(app);
     workshop.write("package.json", r#"{"type":"module"}"#);
     workshop.generate("ts", "shop");
-    assert_eq!(examples("ts").len(), 3);
+    assert_eq!(examples("ts").len(), 6);
     for example in examples("ts") {
         workshop.write("example.ts", &format!("{example}\nexport {{}}\n"));
         let compiled = compile(&workshop, "example.ts");

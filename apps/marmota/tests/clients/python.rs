@@ -74,6 +74,16 @@ fn wrong_names_and_values_are_found_by_mypy() {
         "shop.product.upload(1, 'name', b'x')",
         "shop.product.remove_file(1, 'data')",
         "shop.product.get(1)['data']",
+        "shop.product.group_by(lambda p: (p.nam,))",
+        "shop.product.aggregate(lambda p: p.name.sum())",
+        "shop.product.aggregate(lambda p: p.state.max())",
+        "shop.product.aggregate(lambda p: p.stock.max()).upper()",
+        "shop.product.history('1')",
+        "shop.product.insert_nested({'name': 'x', 'available': True})",
+        "shop.product.patch_nested(1, {'note': [{'txt': 'a'}]})",
+        "shop.product.patch_nested(1, {'category': {'nam': 'a'}})",
+        "shop.product.patch_nested(1, {'note': {'make': []}})",
+        "shop.product.upload_in_parts(1, 'data', open('x', 'rb'))",
         "shop.batch().note.insert({'text': 'x', 'product': shop.batch().category.insert({'name': 'x'})})",
     ];
     workshop.write(

@@ -3,15 +3,23 @@
 `mypy --strict` checks this file against the types of the client.
 """
 
+import base64
 import datetime
+import hashlib
+import hmac
+import http.client
+import io
 import os
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from decimal import Decimal
+from typing import Any
 
-from shop import Condition, Problem, Shop, search
+from shop import Condition, Problem, Shop, count, count_of, search
 from shop import ProductColumns, ProductInsert
+from shop.runtime import Response
 
 
 def check(what: str, value: object, wanted: object) -> None:
@@ -144,6 +152,66 @@ check("update", [replaced["name"], replaced["price"]], ["Something", Decimal("1.
 check("increment", shop.product.increment(empty["id"], "price", Decimal("0.25")), Decimal("1.75"))
 check("delete where", shop.category.delete_where(lambda c: c.name.starts_with("c")), 250)
 
+# Groups.
+groups = shop.product.group_by(
+    lambda p: (p.state, p.category),
+    where=lambda p: p.id <= empty["id"],
+    having=lambda p: (count() >= 1) & (p.price.max() > Decimal(0)),
+    order="-max_price",
+).select(lambda p: (count(), p.price.max(), p.stock.avg()))
+check("groups", groups, [(("on_sale", tools["id"]), (1, inserted["price"], 10.0)), (("draft", None), (1, Decimal("1.75"), 0.0))])
+(state, _), (rows, dearest, mean) = groups[0]
+dearest_price: Decimal | None = dearest
+check("types", [type(rows), type(dearest_price), type(mean), state], [int, Decimal, float, "on_sale"])
+check("different values", shop.product.group_by(lambda p: (p.made_on,)).keys(), [(None,), (datetime.date(2026, 2, 28),)])
+weight: float | None = shop.product.aggregate(lambda p: p.weight.sum(), where=lambda p: p.stock > 1)
+check("aggregate", [weight, shop.product.aggregate(lambda p: count_of(p.weight))], [1.25, 1])
+
+# History, also of a deleted row.
+gone = shop.product.insert({"name": "Gone", "available": True, "price": Decimal("3.5"), "data": b"123"})
+shop.product.delete(gone["id"])
+entries = shop.product.history(gone["id"]).all()
+check("history", [(entry["action"], entry["actor"]) for entry in entries], [("insert", "admin"), ("delete", "admin")])
+fields = entries[0]["fields"]
+assert fields is not None
+check("history", [fields["price"], type(entries[0]["at"]), entries[1]["fields"]], [Decimal("3.5"), datetime.datetime, None])
+newest = shop.product.history(key, order="-id").first()
+assert newest is not None and newest["fields"] is not None
+check("newest entry", [newest["action"], newest["fields"]["stock"]], ["increment", 10])
+
+# A row with related rows.
+kit = shop.product.insert_nested(
+    {
+        "name": "Kit",
+        "available": True,
+        "price": Decimal(5),
+        "category": {"name": "Kits", "parent": tools["id"]},
+        "note": [{"text": "a"}, {"text": "b", "tag": {"name": "new tag"}}],
+    }
+)
+a, b = (one["id"] for one in kit["note"])
+check("types", type(b), uuid.UUID)
+check("nested", [shop.product.get(kit["id"])["category"], shop.note.get(b)["tag"]], [kit["category"]["id"], "new tag"])
+shop.product.patch_nested(
+    kit["id"],
+    {
+        "stock": 1,
+        "category": {"id": kit["category"]["id"], "name": "Sets"},
+        "note": {"create": [{"text": "c"}], "update": [{"id": b, "text": "bb"}], "delete": [a]},
+    },
+)
+
+
+def texts() -> list[str]:
+    return sorted(one["text"] for one in shop.note.list(where=lambda n: n.product == kit["id"]))
+
+
+check("nested", [texts(), shop.category.get(kit["category"]["id"])["name"]], [["bb", "c"], "Sets"])
+shop.product.patch_nested(kit["id"], {"note": {"set": [{"id": b}]}})
+check("set", texts(), ["bb"])
+shop.product.delete(kit["id"])
+shop.tag.delete("new tag")
+
 # Errors.
 check("stale", problem(lambda: shop.product.patch(key, {"stock": 1}, version=1)).status, 412)
 invalid = problem(lambda: shop.product.insert({"name": "", "available": True, "price": Decimal(1), "sku": "x"}))
@@ -179,6 +247,32 @@ signed = shop.product.signed_url(key, "photo", expires_in=60)
 check("signed", Shop(url).request("GET", signed).body, b"marmots")
 shop.product.remove_file(key, "photo")
 check("removed", shop.product.get(key)["photo"], None)
+
+
+class LossyShop(Shop):
+    """Loses the answers to a part in the middle and to the last part."""
+
+    losses = 2
+
+    def request(self, method: str, path: str, **options: Any) -> Response:
+        response = super().request(method, path, **options)
+        offset = int((options.get("headers") or {}).get("Upload-Offset", 0))
+        if method == "PATCH" and self.losses == (1 if offset > 100_000 else 2):
+            self.losses -= 1
+            raise http.client.RemoteDisconnected("the connection was lost")
+        return response
+
+
+lossy = LossyShop(url, token=shop.token)
+long = b"marmot " * 30_000
+sent: list[int] = []
+resumed = lossy.product.upload_in_parts(
+    key, "photo", io.BytesIO(long), name="Lied (2).txt", type="text/plain", part_bytes=70_000,
+    on_progress=lambda _url, done, _all: sent.append(done),
+)
+check("parts", [resumed["name"], resumed["type"], resumed["bytes"]], ["Lied (2).txt", "text/plain", 210_000])
+check("parts", [sent, lossy.losses, shop.product.download(key, "photo") == long], [[0, 70_000, 140_000], 0, True])
+shop.product.remove_file(key, "photo")
 shop.product.write_blob(key, "data", b"\x00\xff")
 check("blob", shop.product.download(key, "data"), b"\x00\xff")
 
@@ -210,6 +304,25 @@ prices.close()
 thread.join(10)
 check("closed", [thread.is_alive(), received], [False, [Decimal("1.75")]])
 check("live error", problem(lambda: list(shop.tag.live(where="unknown = 'x'"))).status, 400)
+
+
+
+# A second factor.
+def totp(secret: str) -> str:
+    """The code of an authenticator app (RFC 6238)."""
+    moment = int(time.time() // 30).to_bytes(8, "big")
+    secret_bytes = base64.b32decode(secret + "=" * (-len(secret) % 8))
+    digest = hmac.new(secret_bytes, moment, hashlib.sha1).digest()
+    at = digest[19] & 15
+    return f"{(int.from_bytes(digest[at:at + 4], 'big') & 0x7FFFFFFF) % 1_000_000:06}"
+
+
+setup = shop.json("POST", "auth/totp", json={"password": password})
+confirmed = shop.json("POST", "auth/totp/confirm", json={"code": totp(setup["secret"])})
+shop.sign_out()
+second = problem(lambda: shop.sign_in("admin", password))
+check("second factor", [second.status, second.needs_code], [401, True])
+shop.sign_in("admin", password, code=confirmed["recovery_codes"][0])
 
 shop.note.delete(note["id"])
 shop.sign_out()

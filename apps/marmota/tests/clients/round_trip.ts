@@ -13,6 +13,17 @@ const problem = async (call: Promise<unknown>): Promise<Problem> => {
   throw new Error('the call should fail')
 }
 
+// The code of an authenticator app (RFC 6238).
+const totp = async (secret: string) => {
+  const bits = [...secret].map(letter => 'ABCDEFGHIJKLMNOPQRSTUVWXYZ234567'.indexOf(letter).toString(2).padStart(5, '0')).join('')
+  const bytes = Uint8Array.from(bits.match(/.{8}/g)!, byte => parseInt(byte, 2))
+  const counter = new DataView(new ArrayBuffer(8))
+  counter.setUint32(4, Math.floor(Date.now() / 30_000))
+  const key = await crypto.subtle.importKey('raw', bytes, { name: 'HMAC', hash: 'SHA-1' }, false, ['sign'])
+  const hash = new DataView(await crypto.subtle.sign('HMAC', key, counter))
+  return String((hash.getUint32(hash.getUint8(19) & 15) & 0x7fffffff) % 1_000_000).padStart(6, '0')
+}
+
 const url = process.env['SHOP_URL']!
 const shop = new Shop({ url })
 check('refused', (await problem(shop.product.list().all())).status, 401)
@@ -108,6 +119,42 @@ const replaced = await shop.product.update(empty.id, { name: 'Something', availa
 check('update', replaced.name, 'Something')
 check('delete where', await shop.category.deleteWhere(c => c.name.startsWith('c')), 250)
 
+// Groups.
+const groups = await shop.product.groupBy(['state', 'category'], {
+  select: { rows: 'count', dearest: 'max(price)', mean: 'avg(stock)' }, where: p => p.id.le(empty.id), having: g => g.rows.ge(1), order: ['-dearest'],
+})
+check('groups', groups, [{ state: 'on_sale', category: tools.id, rows: 1, dearest: 12.5, mean: 10 }, { state: 'draft', category: null, rows: 1, dearest: 1, mean: 0 }])
+const dearest: number | null = groups[0]!.dearest
+check('having', await shop.product.groupBy(['state'], { having: g => g.state.eq('draft') }), [{ state: 'draft' }])
+const all = await shop.product.aggregate({ first: 'min(name)', weights: 'sum(weight)', weighed: 'count(weight)' })
+check('aggregate', [all.first, all.weights, all.weighed, dearest], ['Hammer', 1.25, 1, 12.5])
+
+// History, also of a deleted row.
+const gone = await shop.product.insert({ name: 'Gone', available: true, price: 3 })
+await shop.product.delete(gone.id)
+const entries = await shop.product.history(gone.id).all()
+check('history', entries.map(entry => [entry.action, entry.actor, entry.fields?.price ?? null]), [['insert', 'admin', 3], ['delete', 'admin', null]])
+const newest = await shop.product.history(id, { order: '-id' }).first()
+check('newest entry', [newest?.action, newest?.fields?.stock], ['increment', 10])
+
+// A row with related rows.
+const kit = await shop.product.insertNested({
+  name: 'Kit', available: true, price: 5, category: { name: 'Kits', parent: tools.id },
+  note: [{ text: 'a' }, { text: 'b', tag: { name: 'new tag' } }],
+})
+const [a, b] = kit.note!
+check('nested', [(await shop.product.get(kit.id)).category, (await shop.note.get(b!.id)).tag], [kit.category!.id, 'new tag'])
+await shop.product.patchNested(kit.id, {
+  stock: 1, category: { id: kit.category!.id, name: 'Sets' },
+  note: { create: [{ text: 'c' }], update: [{ id: b!.id, text: 'bb' }], delete: [a!.id] },
+})
+const texts = async () => (await shop.note.list({ where: n => n.product.eq(kit.id) }).all()).map(one => one.text).sort().join()
+check('nested', [await texts(), (await shop.category.get(kit.category!.id)).name], ['bb,c', 'Sets'])
+await shop.product.patchNested(kit.id, { note: { set: [{ id: b!.id }] } })
+check('set', await texts(), 'bb')
+await shop.product.delete(kit.id)
+await shop.tag.delete('new tag')
+
 // Errors.
 const stale = await problem(shop.product.patch(id, { stock: 1 }, { version: 1 }))
 check('stale', stale.status, 412)
@@ -145,6 +192,29 @@ check('signed', await (await fetch(new URL(signed.url, url))).text(), 'marmots')
 check('file in row', (await shop.product.get(id)).photo?.sha256, file.sha256)
 await shop.product.removeFile(id, 'photo')
 check('removed', (await shop.product.get(id)).photo, null)
+const long = 'marmot '.repeat(30_000)
+let losses = 2
+const lossy = new Shop({
+  url, token: shop.token,
+  fetch: async (target, options) => {
+    const response = await fetch(target, options)
+    // The answer to a part in the middle is lost, and that to the last part.
+    if (options?.method === 'PATCH' && losses === (Number(new Headers(options.headers).get('Upload-Offset')) > 100_000 ? 1 : 2)) {
+      losses -= 1
+      throw new TypeError('the connection was lost')
+    }
+    return response
+  },
+})
+const sent: number[] = []
+let uploadUrl = ''
+const resumed = await lossy.product.uploadInParts(id, 'photo', new Blob([long], { type: 'text/plain' }), {
+  name: 'Lied (2).txt', partBytes: 70_000, onProgress: progress => { sent.push(progress.sent); uploadUrl = progress.url },
+})
+check('parts', [resumed.name, resumed.type, resumed.bytes, losses], ['Lied (2).txt', 'text/plain', 210_000, 0])
+check('parts', [sent, uploadUrl.includes('/photo/uploads/')], [[0, 70_000, 140_000], true])
+check('parts', await (await shop.product.download(id, 'photo')).text() === long, true)
+await shop.product.removeFile(id, 'photo')
 await shop.product.upload(id, 'data', new Uint8Array([0, 255]))
 check('blob', [...new Uint8Array(await (await shop.product.download(id, 'data')).arrayBuffer())], [0, 255])
 
@@ -181,6 +251,14 @@ const flaky = new Shop({
 })
 await flaky.tag.insert({ name: 'once' })
 check('once', [failures, await shop.tag.count(t => t.name.eq('once'))], [0, 1])
+
+// A second factor.
+const setup = await shop.json('POST', 'auth/totp', { json: { password } }) as { secret: string }
+const confirmed = await shop.json('POST', 'auth/totp/confirm', { json: { code: await totp(setup.secret) } }) as { recovery_codes: string[] }
+await shop.signOut()
+const second = await problem(shop.signIn('admin', password))
+check('second factor', [second.status, second.needsCode, stale.needsCode], [401, true, false])
+await shop.signIn('admin', password, { code: confirmed.recovery_codes[0]! })
 
 // A row that was read can be written back.
 check('back', (await shop.product.update(id, await shop.product.get(id))).name, 'Hammer')

@@ -4,6 +4,8 @@ use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use serde_json::{Value, json};
+
 pub(crate) struct Server {
     process: Child,
     pub(crate) url: String,
@@ -40,5 +42,18 @@ impl Server {
             }
         };
         Self { process, url: url.unwrap(), token, _printed: printed }
+    }
+
+    /// Sets the password of the first administrator, and returns a session token.
+    pub(crate) fn sign_in(&self) -> String {
+        let send = |path: &str, body: Value| {
+            ureq::post(format!("{}/api/auth/{path}", self.url)).send_json(body).unwrap()
+        };
+        let password = "correct horse battery";
+        let token = &self.token;
+        send("set-password", json!({ "name": "admin", "token": token, "password": password }));
+        let mut session = send("login", json!({ "name": "admin", "password": password }));
+        let session: Value = session.body_mut().read_json().unwrap();
+        session["token"].as_str().unwrap().to_owned()
     }
 }

@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use crate::server::Server;
 use crate::workshop::{APP, BREAKING_CHANGES, Workshop, changed, tool};
 
-const ROUND_TRIP: &str = include_str!("round_trip.ts");
+pub(crate) const ROUND_TRIP: &str = include_str!("round_trip.ts");
 /// The version; `xtask` installs it.
 const TSC: &str = "typescript-7.0.2/node_modules/.bin/tsc";
 /// The maximum size of a client with ten tables, compressed.
@@ -84,6 +84,20 @@ fn wrong_names_and_values_do_not_compile() {
         "(await shop.product.get(1)).data",
         "(await shop.product.get(1)).expand",
         "(await shop.product.get(1, { expand: { category: true } })).expand.category.name",
+        "shop.product.groupBy(['nam'])",
+        "shop.product.groupBy(['weight'])",
+        "shop.product.groupBy(['state'], { select: { total: 'sum(name)' } })",
+        "shop.product.groupBy(['state'], { select: { total: 'sum(stock)' }, order: 'sum' })",
+        "shop.product.groupBy(['state'], { select: { n: 'count' }, having: g => g.count.gt(1) })",
+        "(await shop.product.groupBy(['state'], { select: { n: 'count' } }))[0]!.category",
+        "(await shop.product.aggregate({ first: 'min(name)' })).first?.toFixed()",
+        "shop.product.history('1')",
+        "shop.product.insertNested({ name: 'x', available: true })",
+        "shop.product.insertNested({ name: 'x', available: true, price: 1, note: [{ txt: 'a' }] })",
+        "shop.product.insertNested({ name: 'x', available: true, price: 1, category: { nam: 'a' } })",
+        "shop.product.patchNested(1, { note: { delete: [1] } })",
+        "shop.product.patchNested(1, { note: { make: [] } })",
+        "shop.product.uploadInParts(1, 'data', 'x')",
         "shop.batch().note.insert({ text: 'x', product: shop.batch().category.insert({ name: 'x' }) })",
     ];
     let mut text = "import { Shop } from './client/index.js'\nconst shop = new Shop({ url: 'http://127.0.0.1' })\n".to_owned();

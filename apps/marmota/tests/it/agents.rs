@@ -2,6 +2,8 @@
 
 use rmcp::model::CallToolRequestParams;
 use rmcp::service::{RoleClient, RunningService, ServiceExt as _};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use serde_json::{Value, json};
 
 use crate::application::Served;
@@ -107,4 +109,33 @@ fn agents_have_the_rights_of_their_users() {
     assert!(said.contains("there is no user `dan`"), "{said}");
     let said = folder.run(&["mcp", "--key", "wrong"]).with(1);
     assert!(said.contains("`GET /api/openapi.json` is refused: 401"), "{said}");
+}
+
+#[test]
+fn a_server_has_tools_for_agents_if_they_are_permitted() {
+    let folder = Folder::new();
+    std::fs::write(folder.0.path().join("app.toml"), TABLES).unwrap();
+    folder.run(&["user", "add", "bob", "--group", "writer"]).with(0);
+    let key = folder.run(&["key", "add", "bob", "agent"]).with(0).trim().to_owned();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    // The HTTP client of the SDK needs one; it fails if another test has installed it.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    runtime.block_on(async {
+        let all = ["delete_note", "get_note", "insert_note", "list_note", "update_note"];
+        let read = ["get_note", "list_note"];
+        for (options, expected) in [(&["--mcp"], &read[..]), (&["--mcp-write"], &all)] {
+            let served = Served::start_with(&folder, &[&["--auth"], &options[..]].concat(), &[]);
+            let config =
+                StreamableHttpClientTransportConfig::with_uri(format!("{}/mcp", served.url));
+            let transport = StreamableHttpClientTransport::from_config(config.auth_header(&key));
+            let client = ().serve(transport).await.unwrap();
+            let tools = client.list_all_tools().await.unwrap();
+            let names: Vec<_> = tools.iter().map(|tool| &*tool.name).collect();
+            assert_eq!(names, expected);
+            assert_eq!(served.request("POST", "/mcp", "", &json!({})).0, 401);
+            client.cancel().await.unwrap();
+        }
+        let served = Served::start_with(&folder, &["--auth"], &[]);
+        assert_eq!(served.request("POST", "/mcp", &key, &json!({})).0, 404);
+    });
 }

@@ -131,6 +131,55 @@ fn webhooks_of_a_file_are_sent_listed_and_replayed() {
 }
 
 #[test]
+fn webhooks_that_the_file_loses_are_disabled_until_they_return() {
+    let folder = Folder::new();
+    let (url, bodies) = receiver();
+    let write = |text: &str| std::fs::write(folder.0.path().join("app.toml"), text).unwrap();
+    let whole = TABLES.replace("URL", &url).replace("secret_env = \"CHAT_SECRET\"\n", "");
+    write(&whole);
+    std::fs::write(
+        folder.0.path().join("marmota.toml"),
+        "auth = true\nwebhook_allow_private = true\n",
+    )
+    .unwrap();
+    let done = json!({ "text": "bread", "done": true });
+    let at = "/api/-/webhooks";
+    let (secret, admin);
+    {
+        let served = Served::start_with(&folder, &[], &[]);
+        admin = served.log_in();
+        assert_eq!(served.request("POST", "/api/note", &admin, &done).0, 201);
+        assert_eq!(next(&bodies)["type"], "note.insert");
+        let other = json!({ "url": url, "table": "note", "kinds": ["update"] });
+        assert_eq!(served.request("PUT", &format!("{at}/mail"), &admin, &other).0, 200);
+        secret = folder.run(&["webhook", "secret", "chat"]).with(0);
+        let document = served.request("GET", "/api/openapi.json", &admin, &Value::Null).1;
+        let paths = document["paths"].as_object().unwrap();
+        assert_eq!(paths.keys().filter(|path| path.starts_with(at)).count(), 7);
+    }
+    write(whole.split_once("[webhooks.chat]").unwrap().0);
+    {
+        let served = Served::start_with(&folder, &["--webhooks"], &[]);
+        let all = served.request("GET", at, &admin, &Value::Null).1;
+        let shown = |at: usize, name: &str| all["webhooks"][at][name].as_str().unwrap_or_default();
+        assert_eq!((shown(0, "name"), shown(0, "state")), ("chat", "disabled"), "{all}");
+        assert!(shown(0, "reason").contains("does not define it any more"), "{all}");
+        assert_eq!((shown(1, "name"), shown(1, "state")), ("mail", "enabled"), "{all}");
+        assert_eq!(served.request("POST", "/api/note", &admin, &done).0, 201);
+        let changed = json!({ "text": "milk" });
+        assert_eq!(served.request("PATCH", "/api/note/2", &admin, &changed).0, 200);
+        assert_eq!(next(&bodies)["type"], "note.update", "the insert is for `chat`");
+    }
+    write(&whole);
+    let served = Served::start_with(&folder, &[], &[]);
+    assert_eq!(folder.run(&["webhook", "secret", "chat"]).with(0), secret);
+    assert_eq!(served.request("POST", "/api/note", &admin, &done).0, 201);
+    // The server was killed, so commits of the time before can be handled again.
+    let sent = std::iter::repeat_with(|| next(&bodies)).find(|sent| sent["data"]["key"] == 3);
+    assert_eq!(sent.unwrap()["type"], "note.insert");
+}
+
+#[test]
 fn a_database_without_webhooks_is_not_changed() {
     let folder = Folder::new();
     folder.run(&["migrate"]).with(0);

@@ -7,5 +7,5 @@ mod webhook;
 
 pub(super) use self::job::Job;
 #[cfg(feature = "mcp")]
-pub(super) use self::mcp::Mcp;
+pub(super) use self::mcp::{Mcp, ServeMcp};
 pub(super) use self::webhook::{ServeWebhooks, Webhook};

@@ -16,7 +16,7 @@
 //! | durability, cache, idempotency, changes, history | `serve/store_options.rs` |
 //! | pages, batches, compression of REST | `serve/rest_options.rs` |
 //! | replication | `replicate.rs` |
-//! | webhooks | `background/webhook.rs` |
+//! | webhooks, agents | `background/webhook.rs`, `background/mcp.rs` |
 //! | tables and groups of a file, settings of a file | `application.rs` |
 //!
 //! `serve/database.rs` opens the database and what belongs to it; `serve/live.rs` opens it again with
@@ -30,6 +30,7 @@
 //! | `/api`, by upgrade: the store for other processes | the same, with the feature `remote` |
 //! | `/api/auth`: accounts | `--auth` |
 //! | `/api/-/webhooks`: webhooks | `--webhooks`, or the file of tables has webhooks |
+//! | `/mcp`: agents | `--mcp` |
 //! | `/api/-/sql`: SQL for administrators, read-only | `--auth`, and not `--no-sql` |
 //! | `/metrics`, `/healthz`, `/readyz`, `/api/-` | `--diagnostics` |
 //! | the program's own routes | it has some; then `--auth` and `--files` are refused |

@@ -2,6 +2,7 @@
 
 use marmota_auth::{Auth, Settings};
 use marmota_derive::Model;
+use marmota_http::Router;
 use marmota_mcp::{AgentServer, ApiClient, McpOptions};
 use marmota_memory::Memory;
 use marmota_rest::Api;
@@ -58,18 +59,31 @@ impl World {
         Self { store, auth }
     }
 
-    /// Starts a server for a user, and connects a client.
-    pub(crate) async fn agent(&self, user: &str, options: McpOptions) -> Agent {
+    /// Makes a key for a user.
+    pub(crate) fn key(&self, user: &str) -> String {
         let users = self.auth.users().unwrap();
         let user = users.iter().find(|one| one.name == user).unwrap().id;
-        let (_, key) = self.auth.make_key_for(user, "agent", None).unwrap();
-        let api = ApiClient::of_routes(Api::new(&self.store).auth(&self.auth).router(), Some(&key));
+        self.auth.make_key_for(user, "agent", None).unwrap().1
+    }
+
+    pub(crate) fn api(&self) -> Router {
+        Api::new(&self.store).auth(&self.auth).router()
+    }
+
+    /// Changes the grants of a group.
+    pub(crate) fn grant(&self, group: &str, grants: &[Grant]) {
+        self.auth.set_group(group, grants).unwrap();
+    }
+
+    /// Starts a server for a user, and connects a client.
+    pub(crate) async fn agent(&self, user: &str, options: McpOptions) -> Agent {
+        let api = ApiClient::of_routes(self.api(), Some(&self.key(user)));
         Agent::connect(AgentServer::new(api, options).unwrap()).await
     }
 }
 
 /// A client of the protocol.
-pub(crate) struct Agent(RunningService<RoleClient, ()>);
+pub(crate) struct Agent(pub(crate) RunningService<RoleClient, ()>);
 
 impl Agent {
     pub(crate) async fn connect(server: AgentServer) -> Self {

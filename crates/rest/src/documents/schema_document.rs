@@ -118,7 +118,7 @@ pub(crate) fn shown_fields(table: &Table) -> impl Iterator<Item = (usize, &Field
 }
 
 /// Returns the description of a table: its URL, its key and who assigns it, its fields and its
-/// indexes. `history` is present for audited models.
+/// indexes. `relations` is present for models with named relations, `history` for audited ones.
 ///
 /// The order of members in the JSON text is not fixed.
 fn of_table(table: &Table, base: &str) -> Value {
@@ -145,6 +145,15 @@ fn of_table(table: &Table, base: &str) -> Value {
         "fields": fields,
         "indexes": indexes,
     });
+    // Those that lead through tables or fields without a right do not exist for the caller.
+    let named = table.schema().relations.iter();
+    let named: Vec<Value> = named
+        .filter(|relation| table.relation(&relation.name).is_ok())
+        .map(|relation| json!({ "name": relation.name, "path": relation.path }))
+        .collect();
+    if !named.is_empty() {
+        out["relations"] = Value::Array(named);
+    }
     if table.schema().audit {
         out["history"] = json!(format!("{base}/{}/{{key}}/history", table.name()));
     }

@@ -65,6 +65,20 @@ fn listed(client: &mut Client, filter: &str) -> Vec<i64> {
 }
 
 #[test]
+fn the_description_of_tables_has_named_relations() {
+    on_engines(|_, client| {
+        let document: Value = client.get("/api").is(200).value();
+        let table = |name: &str| {
+            let tables = document["tables"].as_array().unwrap();
+            tables.iter().find(|table| table["name"] == name).unwrap().clone()
+        };
+        let expected = json!([{ "name": "authors", "path": "comment.author" }]);
+        assert_eq!(table("issue")["relations"], expected);
+        assert_eq!(table("person").get("relations"), None);
+    });
+}
+
+#[test]
 fn filters_reach_related_rows() {
     on_engines(|_, client| {
         for (filter, wanted) in [

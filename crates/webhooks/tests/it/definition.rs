@@ -52,3 +52,26 @@ fn a_webhook_keeps_its_secret_and_does_not_show_it() {
     assert_eq!(row.url, "https://example.com/");
     assert!(!format!("{row:?} {}", row.to_json()).contains(&secret));
 }
+
+#[test]
+fn a_webhook_that_is_not_declared_any_more_is_disabled_until_it_returns() {
+    let store = memory();
+    let webhooks = Webhooks::new(&store);
+    let webhook = |name: &str| Webhook::new(name, URL, "issue");
+    let states = || -> Vec<String> {
+        let all = block_on(webhooks.list()).unwrap();
+        all.iter().map(|row| format!("{} {}", row.name, row.state.name())).collect()
+    };
+    set(&webhooks, &webhook("hand")).unwrap();
+    block_on(webhooks.declare(&[webhook("a"), webhook("b"), webhook("c")])).unwrap();
+    block_on(webhooks.disable("c")).unwrap();
+    let secret = block_on(webhooks.secret("a")).unwrap();
+    block_on(webhooks.declare(&[webhook("b"), webhook("c")])).unwrap();
+    assert_eq!(states(), ["a disabled", "b enabled", "c disabled", "hand enabled"]);
+    let reason = block_on(webhooks.get("a")).unwrap().reason.unwrap();
+    assert!(reason.contains("does not define it any more"), "{reason}");
+    block_on(webhooks.declare(&[webhook("a"), webhook("b"), webhook("c")])).unwrap();
+    // An administrator's decision remains.
+    assert_eq!(states(), ["a enabled", "b enabled", "c disabled", "hand enabled"]);
+    assert_eq!(block_on(webhooks.secret("a")).unwrap(), secret);
+}

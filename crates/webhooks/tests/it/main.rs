@@ -5,6 +5,7 @@ mod address;
 mod definition;
 mod delivery;
 mod down;
+mod engines;
 mod harness;
 mod killed;
 mod replay;

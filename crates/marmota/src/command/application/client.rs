@@ -2,13 +2,19 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 use std::{env, fs};
 
 use clap::Args;
-use marmota_client::{ClientLanguage, generate};
+use marmota_client::{ClientLanguage, DescribedTables, generate};
 use marmota_store::rights::is_internal;
+use ureq::tls::{RootCerts, TlsConfig};
 
 use crate::command::{Command, Done, report};
+
+/// The time limit for reading the description of a server's tables.
+const TIMEOUT: Duration = Duration::from_secs(60);
+const DESCRIPTION_BYTES_MAX: u64 = 16 << 20;
 
 /// Generates a typed client of the API in TypeScript or Python
 ///
@@ -26,6 +32,13 @@ pub(in crate::command) struct Client {
     /// of the current folder
     #[arg(long)]
     name: Option<String>,
+    /// The URL of a running server, whose tables are read; a path, if the API is not at `/api`. Default:
+    /// the tables of the file or the program
+    #[arg(long, value_name = "URL")]
+    url: Option<String>,
+    /// An API key or a session token for --url. The client has what its user may read and write
+    #[arg(long, value_name = "TOKEN", env = "MARMOTA_API_KEY", hide_env_values = true)]
+    token: Option<String>,
 }
 
 impl Client {
@@ -39,16 +52,55 @@ impl Client {
             "ts" => ClientLanguage::TypeScript,
             _ => ClientLanguage::Python,
         };
-        let store = command.builder("memory:")?.open()?;
-        let tables = store.registry().tables().iter().filter(|table| !is_internal(table));
-        let tables: Vec<_> = tables.cloned().collect();
-        let files = generate(language, &name, &tables)?;
+        let files = match &self.url {
+            Some(url) => {
+                let document = description(url, self.token.as_deref())?;
+                generate(language, &name, DescribedTables::parse(&document)?.tables())?
+            }
+            None => {
+                let store = command.builder("memory:")?.open()?;
+                let tables = store.registry().tables().iter();
+                let tables: Vec<_> = tables.filter(|table| !is_internal(table)).cloned().collect();
+                generate(language, &name, &tables)?
+            }
+        };
         for file in &files {
             write(&self.out.join(&file.path), &file.text)?;
         }
         let (count, folder) = (files.len(), self.out.display());
         report(format_args!("Wrote {count} files to {folder}"))?;
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Reads the description of the tables of a running server.
+fn description(url: &str, token: Option<&str>) -> Result<String, String> {
+    let failed = |error: ureq::Error| format!("{url} does not answer: {error}");
+    let address: ureq::http::Uri = url
+        .parse()
+        .map_err(|_| format!("`{url}` is not a URL such as https://shop.example.org"))?;
+    let url = url.trim_end_matches('/');
+    let target = if address.path() == "/" { format!("{url}/api") } else { url.to_owned() };
+    let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
+    let config = ureq::Agent::config_builder()
+        .http_status_as_error(false)
+        .timeout_global(Some(TIMEOUT))
+        .tls_config(tls)
+        .build();
+    let mut request = ureq::Agent::new_with_config(config).get(&target);
+    if let Some(token) = token {
+        request = request.header("Authorization", format!("Bearer {token}"));
+    }
+    let mut answer = request.call().map_err(failed)?;
+    let status = answer.status();
+    let body = answer.body_mut().with_config().limit(DESCRIPTION_BYTES_MAX).read_to_string();
+    let body = body.map_err(failed)?;
+    match status.as_u16() {
+        200 => Ok(body),
+        401 | 403 => Err(format!(
+            "{url} has answered {status}: give the key of a user with --token or MARMOTA_API_KEY"
+        )),
+        _ => Err(format!("{url} has answered {status}: is this the URL of the server?")),
     }
 }
 

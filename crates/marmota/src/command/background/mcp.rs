@@ -18,7 +18,8 @@ use std::time::Duration;
 
 use clap::Args;
 use marmota_auth::Auth;
-use marmota_mcp::{AgentServer, ApiClient, McpOptions};
+use marmota_http::Router;
+use marmota_mcp::{AgentRoute, AgentServer, ApiClient, McpOptions};
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_rest::Api;
 use marmota_store::Store;
@@ -62,6 +63,39 @@ pub(in crate::command) struct Mcp {
     /// Filter of the log on stderr; each call of a tool is an `info` of `marmota::mcp`
     #[arg(long, value_name = "FILTER", default_value = "warn,marmota::mcp=info")]
     log: String,
+}
+
+/// The options of `serve` for agents.
+#[derive(Args)]
+pub(in crate::command) struct ServeMcp {
+    /// Serves agents by the Model Context Protocol at /mcp, under the rights of their tokens; read-only;
+    /// see the guide, 50-agents.md
+    #[arg(long)]
+    mcp: bool,
+    /// Adds the tools that insert, update and delete rows; it implies --mcp
+    #[arg(long)]
+    mcp_write: bool,
+}
+
+impl ServeMcp {
+    /// Adds the route for agents to other routes, over the routes of an API.
+    pub(in crate::command) fn add_to(
+        &self,
+        routes: Router,
+        has_accounts: bool,
+        api: impl FnOnce() -> Api,
+    ) -> Router {
+        if !self.mcp && !self.mcp_write {
+            return routes;
+        }
+        let api = match has_accounts {
+            true => api(),
+            false => api().actor(|_| Some(ACTOR.to_owned())),
+        };
+        let options = McpOptions::new().allow_writes(self.mcp_write);
+        let route = AgentRoute::new(api.router(), options).require_token(has_accounts);
+        routes.nest("", route.router())
+    }
 }
 
 impl Mcp {

@@ -126,9 +126,8 @@ impl ServeWebhooks {
         let webhooks = Webhooks::new(store);
         #[cfg(feature = "app")]
         if let Some(app) = command.files.app()? {
-            for webhook in app.webhooks() {
-                block_on(webhooks.ensure(&of_file(webhook)?))?;
-            }
+            let of_file: Result<Vec<_>> = app.webhooks().into_iter().map(of_file).collect();
+            block_on(webhooks.declare(&of_file?))?;
         }
         let options = WebhookOptions::new().allow_private(self.webhook_allow_private);
         let worker = webhooks.start(options)?;

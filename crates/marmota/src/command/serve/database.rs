@@ -185,6 +185,10 @@ impl OpenDatabase {
     /// Returns REST over the store.
     pub(super) fn api(&self, serve: &Serve, store: &Store) -> Api {
         let api = serve.rest.apply_to(Api::new(store));
+        let api = match &self.webhooks {
+            Some(_) => api.openapi(Webhooks::open_api("/api")),
+            None => api,
+        };
         #[cfg(feature = "files")]
         let api = match &self.files {
             Some(files) => api.files(files),

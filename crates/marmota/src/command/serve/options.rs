@@ -13,6 +13,8 @@ use super::rest_options::RestOptions;
 use super::store_options::StoreOptions;
 use super::tls::TlsOptions;
 use crate::command::Database;
+#[cfg(feature = "mcp")]
+use crate::command::background::ServeMcp;
 use crate::command::background::ServeWebhooks;
 #[cfg(feature = "replication")]
 use crate::command::replicate::Replicate;
@@ -103,6 +105,9 @@ pub(in crate::command) struct Serve {
     pub(super) limits: HttpLimits,
     #[command(flatten)]
     pub(super) webhooks: ServeWebhooks,
+    #[cfg(feature = "mcp")]
+    #[command(flatten)]
+    pub(super) mcp: ServeMcp,
     #[cfg(feature = "replication")]
     #[command(flatten)]
     pub(super) replicate: Replicate,

@@ -118,6 +118,8 @@ impl Serve {
             Some(webhooks) => routes.nest("", webhooks.router(Some(auth))),
             None => routes,
         };
+        #[cfg(feature = "mcp")]
+        let routes = self.mcp.add_to(routes, true, || database.api(self, store).auth(auth));
         #[cfg(feature = "app")]
         let routes = match !self.no_sql && parts.command.routes.is_none() {
             true => routes.nest("", super::editing::sql_console::routes(auth, store)),
@@ -149,6 +151,11 @@ impl Serve {
         let routes = match database.webhooks().filter(|_| command.routes.is_none()) {
             Some(webhooks) => routes.nest("", webhooks.router(None)),
             None => routes,
+        };
+        #[cfg(feature = "mcp")]
+        let routes = match command.routes.is_none() {
+            true => self.mcp.add_to(routes, false, || database.api(self, store)),
+            false => routes,
         };
         watch.beside(routes, store, |state| watch.admit(state))
     }
