@@ -8,6 +8,7 @@ mod accounts;
 mod browser;
 mod docs;
 mod grid;
+mod operations;
 mod program;
 mod rows;
 mod samples;

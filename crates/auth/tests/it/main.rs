@@ -1,6 +1,7 @@
 //! Users, sessions and keys, over engines as they are.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
+mod access;
 mod events;
 mod limits;
 mod processes;
