@@ -106,7 +106,7 @@ impl Log {
 /// The ring for the last lines of the log.
 #[cfg(feature = "operations")]
 pub(crate) type RecentLines = crate::operations::RecentLog;
-/// Without it, there is none.
+/// Has no values, because the feature is off.
 #[cfg(not(feature = "operations"))]
 pub(crate) type RecentLines = std::convert::Infallible;
 

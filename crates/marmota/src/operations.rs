@@ -74,30 +74,80 @@ impl Operations {
 
     /// Permits the routes to administrators only, and adds those for the access of users. Default:
     /// everyone who reaches the server may use the routes.
+    ///
+    /// ```
+    /// use marmota::auth::{Auth, Settings};
+    /// use marmota::http::{Status, TestRequest};
+    /// use marmota::operations::Operations;
+    /// let store = marmota::auth::models(marmota::open("memory:")?).open()?;
+    /// let auth = Auth::new(&store, Settings::default())?;
+    /// let router = Operations::new(&store).auth(&auth).router();
+    /// let refused = router.call(TestRequest::get("/api/-/access"))?;
+    /// assert_eq!(refused.status(), Status::UNAUTHORIZED);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn auth(mut self, auth: &Auth) -> Self {
         self.auth = Some(auth.clone());
         self
     }
 
     /// Sets the prefix of the API. Default: `/api`.
+    ///
+    /// ```
+    /// use marmota::http::{Status, TestRequest};
+    /// use marmota::operations::Operations;
+    /// let store = marmota::jobs::models(marmota::open("memory:")?).open()?;
+    /// let router = Operations::new(&store).prefix("/v1").router();
+    /// assert_eq!(router.call(TestRequest::get("/v1/-/jobs"))?.status(), Status::OK);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn prefix(mut self, prefix: &str) -> Self {
         prefix.trim_end_matches('/').clone_into(&mut self.prefix);
         self
     }
 
     /// Adds the routes of the log.
+    ///
+    /// ```
+    /// use marmota::http::{Status, TestRequest};
+    /// use marmota::operations::{Operations, RecentLog};
+    /// let store = marmota::open("memory:")?.open()?;
+    /// let router = Operations::new(&store).log(&RecentLog::new(1000, None)).router();
+    /// assert_eq!(router.call(TestRequest::get("/api/-/log"))?.status(), Status::OK);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn log(mut self, log: &RecentLog) -> Self {
         self.log = Some(log.clone());
         self
     }
 
     /// Adds the routes of backups.
+    ///
+    /// ```
+    /// use marmota::http::{Status, TestRequest};
+    /// use marmota::operations::{Backups, Operations};
+    /// let store = marmota::open("memory:")?.open()?;
+    /// let operations = Operations::new(&store).backups(&Backups::new(&store, "backups"));
+    /// let list = TestRequest::get("/api/-/backups");
+    /// assert_eq!(operations.router().call(list)?.status(), Status::OK);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn backups(mut self, backups: &Backups) -> Self {
         self.backups = Some(backups.clone());
         self
     }
 
     /// Adds the route for the state of the replication, which this function returns.
+    ///
+    /// ```
+    /// use marmota::http::TestRequest;
+    /// use marmota::operations::Operations;
+    /// let store = marmota::open("memory:")?.open()?;
+    /// let operations = Operations::new(&store).replication(|| serde_json::json!({"lag_ms": 7}));
+    /// let answer = operations.router().call(TestRequest::get("/api/-/replication"))?;
+    /// assert_eq!(answer.text(), r#"{"lag_ms":7}"#);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn replication(mut self, status: impl Fn() -> Value + Send + Sync + 'static) -> Self {
         self.replication = Some(std::sync::Arc::new(status));
         self
@@ -118,6 +168,17 @@ impl Operations {
     }
 
     /// Returns the description of the routes, for [`marmota_rest::Api::openapi`].
+    ///
+    /// ```
+    /// use marmota::operations::Operations;
+    /// use marmota::rest::Api;
+    /// let store = marmota::jobs::models(marmota::open("memory:")?).open()?;
+    /// let operations = Operations::new(&store);
+    /// let api = Api::new(&store).openapi(operations.open_api());
+    /// let router = api.router().nest("", operations.router());
+    /// # let _ = router;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn open_api(&self) -> OpenApi {
         self.routes().iter().fold(OpenApi::new(), |document, route| {
             let path = format!("{}/-{}", self.prefix, route.path);

@@ -80,6 +80,15 @@ impl Backups {
     }
 
     /// Removes all but this number of backups after each new one. Default: none is removed.
+    ///
+    /// ```
+    /// use marmota::operations::Backups;
+    /// # let folder = std::env::temp_dir().join(format!("marmota-keep-{}", std::process::id()));
+    /// let store = marmota::open("memory:")?.open()?;
+    /// let backups = Backups::new(&store, &folder).keep(14);
+    /// # let _ = backups;
+    /// # Ok::<(), marmota::Error>(())
+    /// ```
     #[must_use]
     pub fn keep(mut self, backups: usize) -> Self {
         self.keep = Some(backups.max(1));
@@ -87,6 +96,15 @@ impl Backups {
     }
 
     /// Makes backups at these times, once [`Backups::start`] was called. Default: only by request.
+    ///
+    /// ```
+    /// use marmota::operations::Backups;
+    /// let store = marmota::jobs::models(marmota::open("memory:")?).open()?;
+    /// let backups = Backups::new(&store, "backups").schedule("30 3 * * *".parse()?).keep(14);
+    /// let worker = backups.start()?.expect("it has a schedule");
+    /// worker.stop()?;
+    /// # Ok::<(), marmota::Error>(())
+    /// ```
     #[must_use]
     pub fn schedule(mut self, pattern: CronPattern) -> Self {
         self.schedule = Some(pattern);
@@ -95,6 +113,17 @@ impl Backups {
 
     /// Sets the command that restores a backup, which is shown with the path after it. Default:
     /// `marmota restore`.
+    ///
+    /// ```
+    /// use marmota::http::TestRequest;
+    /// use marmota::operations::{Backups, Operations};
+    /// let store = marmota::open("memory:")?.open()?;
+    /// let backups = Backups::new(&store, "backups").restore_command("people restore --db app.mem");
+    /// let router = Operations::new(&store).backups(&backups).router();
+    /// let list = router.call(TestRequest::get("/api/-/backups"))?;
+    /// assert!(list.text().contains(r#""folder":"backups""#));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn restore_command(mut self, command: impl Into<String>) -> Self {
         self.restore = command.into();

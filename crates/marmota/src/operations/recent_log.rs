@@ -108,6 +108,12 @@ struct SlowRequest {
 
 impl RecentLog {
     /// Keeps this number of lines, and the last 100 requests that took at least `slow_from`.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// let log = marmota::operations::RecentLog::new(1000, Some(Duration::from_millis(200)));
+    /// # let _ = log;
+    /// ```
     #[must_use]
     pub fn new(lines_max: usize, slow_from: Option<Duration>) -> Self {
         Self(Arc::new(Mutex::new(Ring {
@@ -122,6 +128,15 @@ impl RecentLog {
     }
 
     /// Returns a sink for [`marmota_http::AccessLog::json`].
+    ///
+    /// ```
+    /// use marmota::http::AccessLog;
+    /// use marmota::operations::RecentLog;
+    /// let recent = RecentLog::new(1000, Some(std::time::Duration::from_millis(200)));
+    /// let log = AccessLog::combined(std::io::stdout())?.and_json(recent.access_sink())?;
+    /// # let _ = log;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[must_use]
     pub fn access_sink(&self) -> impl Write + Send + use<> {
         RecentSink { log: self.clone(), is_access: true }

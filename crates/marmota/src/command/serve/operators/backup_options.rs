@@ -10,7 +10,7 @@ use crate::operations::Backups;
 
 /// The options of backups.
 #[derive(Args)]
-pub(in crate::command::serve) struct BackupOptions {
+pub(crate) struct BackupOptions {
     /// Lets administrators see and make backups in this folder, in the administration and by
     /// /api/-/backups; see the guide, 34-backup.md
     #[arg(long, value_name = "FOLDER")]
@@ -27,7 +27,7 @@ pub(in crate::command::serve) struct BackupOptions {
 
 impl BackupOptions {
     /// Adds the tables of jobs to a store, for a schedule.
-    pub(in crate::command::serve) fn models(&self, builder: StoreBuilder) -> StoreBuilder {
+    pub(crate) fn models(&self, builder: StoreBuilder) -> StoreBuilder {
         match self.backup_schedule {
             Some(_) => marmota_jobs::models(builder),
             None => builder,
@@ -35,7 +35,7 @@ impl BackupOptions {
     }
 
     /// Returns the backups of a store, which was opened with this URL.
-    pub(in crate::command::serve) fn open(&self, store: &Store, url: &str) -> Option<Backups> {
+    pub(crate) fn open(&self, store: &Store, url: &str) -> Option<Backups> {
         let program = std::env::current_exe().ok();
         let program = program.as_deref().and_then(|path| path.file_name()?.to_str());
         // The part after these may contain a password.
