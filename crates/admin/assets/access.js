@@ -31,12 +31,12 @@ const cell = value => value === null ? h('span', { class: 'null' }, 'null') : ty
 
 // The rows as the user sees them. Fields that a row does not have are hidden from the user.
 const rowsOf = async (user, table, filter, of) => {
-  const { rows, is_complete: isComplete } = await get(`/-/access/rows?${new URLSearchParams({ user, table, limit: 50, ...filter && { filter } })}`)
+  const { rows, is_complete: isComplete, refused } = await get(`/-/access/rows?${new URLSearchParams({ user, table, limit: 50, ...filter && { filter } })}`)
   const { fields, key } = tables.get(table)
   const shown = fields.filter(field => rows.some(row => field.name in row))
   return [
     list('Rows', shown.map(field => field.name), rows.map(row => shown.map(({ name }) =>
-      !(name in row) ? h('span', { class: 'muted' }, 'hidden') : name === key ? h('a', { href: of({ key: String(row[name]) }) }, cell(row[name])) : cell(row[name]))), 'This user sees no rows.'),
+      !(name in row) ? h('span', { class: 'muted' }, 'hidden') : name === key ? h('a', { href: of({ key: String(row[name]) }) }, cell(row[name])) : cell(row[name]))), refused ?? 'This user sees no rows.'),
     !isComplete && h('p', { class: 'muted' }, 'These are the first 50 rows.'),
   ]
 }

@@ -63,15 +63,17 @@ const plot = ([title, shown, lines]) => {
   const pairs = samples.slice(1).map((now, at) => [now, samples[at]])
   const series = lines.map(([name, of]) => [name, pairs.map(([now, before]) => [now.at, of(now, before)]).filter(([, value]) => value !== null)])
   const top = Math.max(...series.flatMap(([, points]) => points.map(([, value]) => value)), 0) || 1
+  // The axis begins with the first sample, so that a new plot is not a dot at its end.
   const end = samples.at(-1).at
-  const x = at => (WIDTH * (1 - (end - at) / KEPT_MS)).toFixed(1)
+  const span = Math.max(end - samples[0].at, 60_000)
+  const x = at => (WIDTH * (1 - (end - at) / span)).toFixed(1)
   const y = value => (HEIGHT * (1 - value / (top * 1.1))).toFixed(1)
   const last = series.map(([name, points]) => `${series.length > 1 ? `${name}: ` : ''}${points.length ? shown(points.at(-1)[1]) : '–'}`).join(', ')
   const highest = `highest: ${shown(top === 1 && !series.some(([, points]) => points.some(([, value]) => value > 0)) ? 0 : top)}`
   return h('figure', { class: 'plot' }, h('figcaption', {}, title, h('output', {}, last)),
-    svg('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', role: 'img', 'aria-label': `${title} in the last 15 minutes: ${last}, ${highest}` },
+    svg('svg', { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: 'none', role: 'img', 'aria-label': `${title} since ${new Date(samples[0].at).toLocaleTimeString()}: ${last}, ${highest}` },
       svg('line', { x1: 0, x2: WIDTH, y1: HEIGHT, y2: HEIGHT }),
-      ...series.map(([, points], at) => svg('polyline', { class: at ? 'second' : 'first', points: points.map(([time, value]) => `${x(time)},${y(value)}`).join(' ') }))),
+      ...series.map(([, points], at) => svg('polyline', { class: at ? 'second' : 'first', points: points.flatMap(point => points.length > 1 ? [point] : [point, point]).map(([time, value]) => `${x(time)},${y(value)}`).join(' ') }))),
     h('span', { class: 'muted' }, highest))
 }
 

@@ -158,7 +158,14 @@ async fn list(auth: Auth, store: Store, request: Request, by: String) -> ApiResu
     if let Some(order) = request.query_param("order").filter(|order| !order.is_empty()) {
         query = parse_order(view, &order)?.into_iter().fold(query, |query, by| query.order(by));
     }
-    let found = query.await?;
+    let found = match query.await {
+        // The caller of this route is not refused, but the user that is shown.
+        Err(error) if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Unauthenticated) => {
+            let refused = json!({ "rows": [], "is_complete": true, "refused": error.message() });
+            return Ok(Response::json_bytes(refused.to_string().into_bytes()));
+        }
+        found => found?,
+    };
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut body = b"{\"rows\":[".to_vec();
     for (number, row) in found.iter().take(limit).enumerate() {
