@@ -1,9 +1,14 @@
 // The frame of the administration: navigation, and the page that the address names.
 
+import { accessPage } from './access.js'
 import { accountPage, groupPage, groupsPage, usersPage } from './accounts.js'
 import { isAdmin, loadSession, loadTables, session, settings, tables } from './api.js'
+import { backupsPage } from './backups.js'
 import { button, clearErrors, describe, fail, fill, h } from './dom.js'
 import { tablePage, tablesPage } from './grid.js'
+import { jobsPage } from './jobs.js'
+import { logPage } from './log.js'
+import { metricsPage } from './metrics.js'
 import { newRowPage, rowPage } from './row.js'
 import { schemaPage, schemaTablePage } from './schema.js'
 import { setPasswordPage, signInPage, signOut } from './sign-in.js'
@@ -27,11 +32,16 @@ const PAGES = [
   { path: 'users', show: usersPage, name: 'Users', isShown: isAdmin },
   { path: 'groups', show: groupsPage, name: 'Groups', isShown: isAdmin },
   { path: 'group', show: groupPage },
+  { path: 'access', show: accessPage, name: 'Try as a user', isShown: () => session.has.access },
   { path: 'account', show: accountPage, name: 'Account', isShown: hasAccounts },
   { path: 'webhooks', show: webhooksPage, name: 'Webhooks', isShown: () => !session.accounts || isAdmin() },
   { path: 'webhook', show: webhookPage },
+  { path: 'jobs', show: jobsPage, name: 'Jobs', isShown: () => session.has.jobs },
+  { path: 'backups', show: backupsPage, name: 'Backups', isShown: () => session.has.backups || session.has.replication },
+  { path: 'log', show: logPage, name: 'Log', isShown: () => session.has.log },
   { path: 'events', show: eventsPage, name: 'Security events', isShown: isAdmin },
   { path: 'sql', show: sqlPage, name: 'SQL', isShown: isAdmin },
+  { path: 'metrics', show: metricsPage, name: 'Metrics', isShown: () => !session.accounts || isAdmin() },
   { path: 'statistics', show: statisticsPage, name: 'Statistics', isShown: () => !session.accounts || isAdmin() },
 ]
 

@@ -69,8 +69,10 @@ export const labelField = table => {
 }
 
 // Who is logged in. `accounts` is false if the server does not authenticate callers; `hasApp` is true if
-// the caller may change the tables of an application file.
-export const session = { accounts: false, setup: false, user: null, hasApp: false }
+// the caller may change the tables of an application file; `has` names the optional routes of the server.
+export const session = { accounts: false, setup: false, user: null, hasApp: false, has: {} }
+
+const OPTIONAL = { jobs: '/-/jobs', log: '/-/log', backups: '/-/backups', replication: '/-/replication', access: '/-/access' }
 
 export const loadSession = async () => {
   const ifFound = status => error => { if (error.status !== status) throw error; return null }
@@ -79,6 +81,10 @@ export const loadSession = async () => {
   session.setup = setup?.needed ?? false
   session.user = session.accounts ? await get('/auth/me').catch(ifFound(401)) : null
   session.hasApp = isAdmin() && await get('/-/app').then(() => true, ifFound(404)) === true
+  session.has = {}
+  if (session.accounts && !isAdmin()) return
+  const paths = (await get('/openapi.json').catch(ifFound(404)))?.paths ?? {}
+  for (const [name, path] of Object.entries(OPTIONAL)) session.has[name] = urlOf(path) in paths
 }
 
 export const isAdmin = () => session.user?.is_admin ?? false

@@ -7,7 +7,7 @@ const EVERY_MS = 5000
 
 // The token of servers without accounts; it is forgotten with the page.
 let token = ''
-const headers = () => token ? { Authorization: `Bearer ${token}` } : {}
+export const headers = () => token ? { Authorization: `Bearer ${token}` } : {}
 
 const duration = seconds => seconds < 0.001 ? `${Math.round(seconds * 1e6)} µs` : seconds < 1 ? `${(seconds * 1e3).toFixed(1)} ms` : `${seconds.toFixed(2)} s`
 

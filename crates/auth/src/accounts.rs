@@ -5,6 +5,8 @@
 //! group counts in the table of counters (`ids.rs`), so that other processes drop their cached
 //! tokens.
 
+mod granted;
+
 use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Json, Ref, Result, Timestamp};
@@ -20,6 +22,8 @@ use crate::models::{
     RecordedEvent, SecondFactor, User, managers,
 };
 use crate::security_event::SecurityEvent;
+
+pub use granted::{GrantOf, GrantOrigin, UserAccess};
 
 /// The maximum number of security events in an answer.
 const EVENTS_MAX: u64 = 200;

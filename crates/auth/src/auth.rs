@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use marmota_model::{Caller, Error, ErrorKind, Ref, Result, Timestamp};
+use marmota_model::{Error, ErrorKind, Ref, Result, Timestamp};
 use marmota_store::background::BackgroundBatch;
 use marmota_store::history::HISTORY_TABLE;
 use marmota_store::rights::{Grant, OWN_PREFIX, Right, Rights};
@@ -20,7 +20,7 @@ use crate::credentials::password::Passwords;
 use crate::credentials::token::{self, TokenHash};
 use crate::ids;
 use crate::known::{Found, Identity, Knowledge, KnownCount, Proof};
-use crate::models::{ApiKey, Group, LoginSession, User, managers};
+use crate::models::{ApiKey, LoginSession, User, managers};
 use crate::security_event::{Recorder, SecurityEvent};
 use crate::settings::Settings;
 
@@ -304,7 +304,9 @@ impl Auth {
         Ok(())
     }
 
-    pub(crate) fn report(&self, event: &SecurityEvent) {
+    /// Records a security event, as the functions of this crate do with theirs: in the log, in the table
+    /// of events, and for the listener. Does not block.
+    pub fn report(&self, event: &SecurityEvent) {
         self.0.report(event);
     }
 }
@@ -455,28 +457,10 @@ impl Inner {
         Ok(Some(Found { user, is_admin, proof, rights, ends_at, ends_at_last, fresh_until }))
     }
 
-    /// Returns the rights of a user: those of all users, those of the groups, and references to the
-    /// user.
+    /// Returns the rights of a user.
     async fn rights_of(&self, user: &User, stale: &[&str]) -> Result<Arc<Rights>> {
-        let mut grants = self.settings.everyone.clone();
-        let refer = Grant::new("marmota_user", &[Right::Refer]);
-        if user.is_admin {
-            grants.extend([Grant::new("*", &Right::ALL), Grant::call("*"), refer]);
-        } else {
-            grants.push(refer.rule("id = @user.id"));
-            let names = user.groups.iter().map(String::as_str);
-            for group in self.store.list::<Group>().filter(Group::NAME.is_in(names)).await? {
-                // Grants on tables that the program no longer has are ignored.
-                let known = |grant: &Grant| check_grant(&self.store, grant).is_ok();
-                grants.extend(group.grants.0.into_iter().filter(known));
-            }
-        }
-        let caller = Caller {
-            id: user.id.to_string(),
-            name: user.name.clone(),
-            groups: user.groups.0.clone(),
-        };
-        Rights::with_step_up(self.store.registry(), Some(caller), &grants, stale)
+        let grants: Vec<_> = self.granted(user).await?.into_iter().map(|one| one.grant).collect();
+        Rights::with_step_up(self.store.registry(), Some(user.caller()), &grants, stale)
     }
 
     /// Extends a session, and stores its end occasionally.

@@ -64,7 +64,7 @@ mod settings;
 
 pub use account_changes::AccountChanges;
 pub use account_mail::{AccountMail, AccountMailer, MailKind, PreparedMail, SignUpPolicy};
-pub use accounts::KeyInfo;
+pub use accounts::{GrantOf, GrantOrigin, KeyInfo, UserAccess};
 pub use auth::{Auth, SessionInfo};
 pub use authenticate::{Authenticating, StoreOf};
 pub use credentials::external::{

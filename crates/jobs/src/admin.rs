@@ -10,7 +10,9 @@ use crate::models::column::{
     ATTEMPTS_MAX, FINISHED_AT, PROGRESS, PROGRESS_TEXT, RANK, RUN_AT, STATE,
 };
 use crate::models::writes::{self, value};
-use crate::models::{JobRow, JobState, KeyRow, WorkerRow, distinct_time, pending_rank};
+use crate::models::{
+    JobRow, JobState, KeyRow, ScheduleRow, WorkerRow, distinct_time, pending_rank,
+};
 use crate::options::JobId;
 use crate::request::JobRequest;
 use crate::statistics::{self, QueueStatistics};
@@ -238,6 +240,14 @@ impl JobAdmin {
     /// Those of the store.
     pub fn workers(&self) -> JobRequest<'_, Vec<WorkerRow>> {
         JobRequest::new(async move { self.store.list::<WorkerRow>().await })
+    }
+
+    /// Returns the schedules with their next times.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn schedules(&self) -> JobRequest<'_, Vec<ScheduleRow>> {
+        JobRequest::new(async move { self.store.list::<ScheduleRow>().await })
     }
 
     /// Updates a job at the version that was read. Returns false if it has changed since.

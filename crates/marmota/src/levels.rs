@@ -72,20 +72,22 @@ impl Log {
     /// # Ok::<(), marmota::model::Error>(())
     /// ```
     pub fn with_format(filter: &str, format: LogFormat) -> Result<Arc<Self>> {
-        Self::with_layer(filter, format, None)
+        Self::with_recent(filter, format, None, None)
     }
 
-    /// Starts the log with another layer of the subscriber, such as that of telemetry.
-    pub(crate) fn with_layer(
+    /// Starts the log with a second place for its lines, and another layer of the subscriber, such as
+    /// that of telemetry.
+    pub(crate) fn with_recent(
         filter: &str,
         format: LogFormat,
+        recent: Option<&RecentLines>,
         other: Option<AnyLayer>,
     ) -> Result<Arc<Self>> {
         let (layer, targets) = reload::Layer::new(parse(filter)?);
         let writer = BackgroundWriter::new("marmota-log", std::io::stderr()).map_err(|error| {
             Error::new(ErrorKind::Io, "the thread of the log cannot be started").with_source(error)
         })?;
-        let of_lines = writer.clone();
+        let of_lines = LineWriter { writer: writer.clone(), recent: recent.cloned() };
         let lines = fmt::layer().with_writer(move || of_lines.clone());
         // Otherwise the layer would report a closed stderr on stderr, and panic.
         let lines = lines.log_internal_errors(false);
@@ -98,6 +100,35 @@ impl Log {
             Error::new(ErrorKind::Conflict, format!("the process has a log already: {error}"))
         })?;
         Ok(Arc::new(Self { filter: Mutex::new(filter.to_owned()), writer, targets }))
+    }
+}
+
+/// The ring for the last lines of the log.
+#[cfg(feature = "operations")]
+pub(crate) type RecentLines = crate::operations::RecentLog;
+/// Has no values, because the feature is off.
+#[cfg(not(feature = "operations"))]
+pub(crate) type RecentLines = std::convert::Infallible;
+
+/// Writes a line to stderr and to the ring.
+#[derive(Clone)]
+struct LineWriter {
+    writer: BackgroundWriter,
+    #[cfg_attr(not(feature = "operations"), allow(dead_code, reason = "it is used with it"))]
+    recent: Option<RecentLines>,
+}
+
+impl std::io::Write for LineWriter {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        #[cfg(feature = "operations")]
+        if let Some(recent) = &self.recent {
+            recent.writer().write_all(line)?;
+        }
+        self.writer.write(line)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 

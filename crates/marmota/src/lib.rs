@@ -49,6 +49,8 @@ pub mod command;
 pub mod guide;
 #[cfg(feature = "log")]
 mod levels;
+#[cfg(feature = "operations")]
+pub mod operations;
 #[cfg(feature = "replication")]
 pub mod replication;
 mod restore;

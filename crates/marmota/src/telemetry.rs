@@ -98,7 +98,7 @@ impl Telemetry {
         }
     }
 
-    fn layer(&self) -> AnyLayer {
+    pub(crate) fn layer(&self) -> AnyLayer {
         let tracer = self.provider.tracer("marmota");
         let layer = tracing_opentelemetry::layer().with_tracer(tracer);
         layer.with_filter(LevelFilter::INFO).boxed()
@@ -116,7 +116,7 @@ impl Log {
         format: LogFormat,
         telemetry: &Telemetry,
     ) -> Result<Arc<Self>> {
-        Self::with_layer(filter, format, Some(telemetry.layer()))
+        Self::with_recent(filter, format, None, Some(telemetry.layer()))
     }
 }
 

@@ -58,7 +58,7 @@ pub use marmota_web::{
     ApiError, ApiResult, ErrorDocument, OpenApi, extract, problem, public_message,
 };
 #[cfg(feature = "auth")]
-pub use marmota_web::{AuthenticatingRequest, authenticate};
+pub use marmota_web::{AuthenticatingRequest, admin_endpoint, authenticate};
 pub use reactor::watch_engines;
 
 #[cfg(doc)]

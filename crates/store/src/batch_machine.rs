@@ -14,5 +14,6 @@ mod machine;
 mod trimming;
 
 pub(crate) use answers::answers_schema;
+pub(crate) use checks::Checks;
 pub use driver::BatchDriver;
 pub use machine::{BatchMachine, BatchParts, BatchStep};

@@ -107,4 +107,4 @@ pub use rows::{
 pub use runtime::{backoff, in_flight, thread_pool, wait};
 pub use store::{Pending, Progress, Statistics, Store};
 pub use verbs::transaction::{Savepoint, Transaction};
-pub use verbs::{aggregate, batch, group, live, read, related, stream, write};
+pub use verbs::{access, aggregate, batch, group, live, read, related, stream, write};

@@ -1,5 +1,6 @@
 //! The verbs: methods of a store that make operations, and results from their outcomes.
 
+pub mod access;
 pub(crate) mod action;
 pub mod aggregate;
 pub(crate) mod all;

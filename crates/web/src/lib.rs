@@ -4,7 +4,7 @@
 //! | part | items |
 //! |---|---|
 //! | errors as responses (RFC 9457) | [`ApiError`], [`ApiResult`], [`problem`], [`ErrorDocument`], [`public_message`] |
-//! | authentication by bearer token (RFC 6750) or cookie | `authenticate`, `store_for_caller`, `request_token`, `session_cookie` (feature `auth`); [`bearer_token`], [`is_same_token`] |
+//! | authentication by bearer token (RFC 6750) or cookie | `authenticate`, `store_for_caller`, `request_token`, `session_cookie`, `admin_endpoint` (feature `auth`); [`bearer_token`], [`is_same_token`] |
 //! | arguments of handlers that act for the caller | [`extract`] |
 //! | OpenAPI 3.1 documents | [`OpenApi`] |
 //!
@@ -32,6 +32,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "auth")]
+mod admin_endpoint;
 mod api_error;
 #[cfg(feature = "auth")]
 mod authentication;
@@ -42,6 +44,8 @@ mod error_document;
 pub mod extract;
 mod open_api;
 
+#[cfg(feature = "auth")]
+pub use admin_endpoint::admin_endpoint;
 pub use api_error::{ApiError, ApiResult, problem};
 #[cfg(feature = "auth")]
 pub use authentication::{

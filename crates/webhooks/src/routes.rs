@@ -16,21 +16,17 @@ mod description;
 use std::borrow::Cow;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 
 use marmota_auth::Auth;
-use marmota_http::{Endpoint, Flow, IntoResponse, Method, Request, Response, Router, Status};
+use marmota_http::{Method, Request, Response, Router, Status};
 use marmota_model::{Error, ErrorKind, Result};
-use marmota_web::{ApiError, OpenApi, authenticate};
+use marmota_web::{OpenApi, admin_endpoint};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::definition::Webhook;
 use crate::models::{DeliveryRow, WebhookRow};
 use crate::webhooks::{DeliveryQuery, Webhooks};
-
-/// The maximum size of a body in bytes.
-const BODY_BYTES_MAX: usize = 64 * 1024;
 
 type Answer = Pin<Box<dyn Future<Output = Result<Reply>>>>;
 type Route = fn(Webhooks, Request) -> Answer;
@@ -52,12 +48,6 @@ const ROUTES: [(Method, &str, &str, Route); 9] = [
     }),
     (Method::Post, "/{name}/replay", "replay", |all, request| Box::pin(replay(all, request))),
 ];
-
-/// What the routes share.
-struct Shared {
-    webhooks: Webhooks,
-    auth: Option<Auth>,
-}
 
 impl Webhooks {
     /// Returns the routes of an API with the prefix `/api`: see [`Webhooks::router_at`].
@@ -90,9 +80,13 @@ impl Webhooks {
         {
             return Router::new().refuse(&at(""), error.message());
         }
-        let shared = Arc::new(Shared { webhooks: self.clone(), auth: auth.cloned() });
         ROUTES.into_iter().fold(Router::new(), |router, (method, path, _, route)| {
-            router.on(method, &at(path), endpoint(&shared, route))
+            let webhooks = self.clone();
+            let endpoint = admin_endpoint(auth, "see and change webhooks", move |request, _| {
+                let answered = route(webhooks.clone(), request);
+                async move { Ok(response(answered.await?)) }
+            });
+            router.on(method, &at(path), endpoint)
         })
     }
 
@@ -112,50 +106,11 @@ impl Webhooks {
     }
 }
 
-fn endpoint(shared: &Arc<Shared>, route: Route) -> Endpoint {
-    let shared = Arc::clone(shared);
-    let endpoint = Endpoint::direct(move |request: &Request, _: &mut _| {
-        let (shared, request) = (Arc::clone(&shared), request.clone());
-        Flow::Later(Box::pin(async move {
-            let answered = answer(&shared, request, route).await;
-            let response = answered.unwrap_or_else(IntoResponse::into_response);
-            // Answers depend on the caller, and can contain a secret.
-            response.with_header("Cache-Control", "no-store").unwrap_or_else(|error| {
-                log::error!("{error:?}");
-                Response::from_status(Status::INTERNAL_SERVER_ERROR)
-            })
-        }))
-    });
-    endpoint.body_bytes_max(BODY_BYTES_MAX)
-}
-
-/// Checks the origin of a request, the type of its body and its caller, and executes the route.
-async fn answer(
-    shared: &Shared,
-    request: Request,
-    route: Route,
-) -> std::result::Result<Response, ApiError> {
-    request.check_site()?;
-    if !request.body().is_empty() {
-        request.check_json()?;
-    }
-    if let Some(auth) = &shared.auth {
-        match authenticate(auth, &request).await? {
-            None => {
-                let message = "log in first, or send a token";
-                return Err(Error::new(ErrorKind::Unauthenticated, message).into());
-            }
-            Some(known) if !known.is_admin() => {
-                let message = "only administrators may see and change webhooks";
-                return Err(Error::new(ErrorKind::Denied, message).into());
-            }
-            Some(_) => {}
-        }
-    }
-    Ok(match route(shared.webhooks.clone(), request).await? {
+fn response(reply: Reply) -> Response {
+    match reply {
         Some(document) => Response::json_bytes(document.to_string().into_bytes()),
         None => Response::from_status(Status::NO_CONTENT),
-    })
+    }
 }
 
 fn name(request: &Request) -> Cow<'_, str> {

@@ -10,6 +10,7 @@ mod docs;
 mod grid;
 #[cfg(feature = "passkeys")]
 mod passkeys;
+mod operations;
 mod program;
 mod rows;
 mod samples;

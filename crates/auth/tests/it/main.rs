@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
 mod authenticator;
+mod access;
 mod events;
 mod limits;
 mod passkeys;

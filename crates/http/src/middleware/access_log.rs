@@ -39,6 +39,8 @@ enum Format {
 pub struct AccessLog {
     format: Format,
     writer: BackgroundWriter,
+    /// The sink of [`AccessLog::and_json`].
+    also: Option<BackgroundWriter>,
 }
 
 impl AccessLog {
@@ -88,7 +90,23 @@ impl AccessLog {
     /// Starts the thread that writes to the sink.
     fn new(format: Format, sink: impl Write + Send + 'static) -> std::io::Result<Self> {
         let writer = BackgroundWriter::new("marmota-access-log", Reporting(sink))?;
-        Ok(Self { format, writer })
+        Ok(Self { format, writer, also: None })
+    }
+
+    /// Writes the lines of [`AccessLog::json`] to a second sink as well, on another thread.
+    ///
+    /// ```
+    /// use marmota_http::AccessLog;
+    /// let log = AccessLog::combined(std::io::stdout())?.and_json(std::io::sink())?;
+    /// assert_eq!(log.lost(), 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`AccessLog::combined`].
+    pub fn and_json(mut self, sink: impl Write + Send + 'static) -> std::io::Result<Self> {
+        self.also = Some(BackgroundWriter::new("marmota-json-log", sink)?);
+        Ok(self)
     }
 
     /// Returns the number of pieces, of some lines each, that were omitted because the sink was too
@@ -99,7 +117,7 @@ impl AccessLog {
 
     /// Returns the buffer for the lines of one server thread.
     pub(crate) fn thread(&self) -> LogLines {
-        LogLines { log: self.clone(), lines: String::new() }
+        LogLines { log: self.clone(), lines: String::new(), also: String::new() }
     }
 }
 
@@ -134,6 +152,8 @@ pub(crate) struct Answered<'a> {
 pub(crate) struct LogLines {
     log: AccessLog,
     lines: String,
+    /// The lines for the second sink.
+    also: String,
 }
 
 impl LogLines {
@@ -142,6 +162,9 @@ impl LogLines {
         match self.log.format {
             Format::Combined => combined(&mut self.lines, answered, SystemTime::now()),
             Format::Json => json(&mut self.lines, answered, SystemTime::now()),
+        }
+        if self.log.also.is_some() {
+            json(&mut self.also, answered, SystemTime::now());
         }
     }
 
@@ -152,6 +175,9 @@ impl LogLines {
         }
         let lines = std::mem::take(&mut self.lines).into_bytes();
         self.log.writer.push(lines);
+        if let Some(also) = &self.log.also {
+            also.push(std::mem::take(&mut self.also).into_bytes());
+        }
     }
 }
 

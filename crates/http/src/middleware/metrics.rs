@@ -37,6 +37,7 @@ const STATUSES: usize = 600;
 /// | `marmota_http_websockets_failed_total` | counter: WebSocket handlers with an error |
 /// | `marmota_http_received_bytes_total`, `…_sent_bytes_total` | counter |
 /// | `process_open_fds`, `process_max_fds` | gauge |
+/// | `process_resident_memory_bytes` | gauge |
 ///
 /// ```
 /// use marmota_http::{Metrics, Router, Server};
@@ -131,6 +132,9 @@ impl Metrics {
         open.into_iter().for_each(|open| single("process_open_fds", "gauge", help, open));
         let help = "Limit on open file descriptors of the process.";
         limit.into_iter().for_each(|limit| single("process_max_fds", "gauge", help, limit));
+        let help = "Memory of the process that is in use.";
+        let name = "process_resident_memory_bytes";
+        resident_bytes().into_iter().for_each(|bytes| single(name, "gauge", help, bytes));
         statuses(&shared.threads, &mut text);
         latencies(&shared.threads, &mut text);
         for other in &shared.others {
@@ -149,6 +153,13 @@ impl Metrics {
     fn lock(&self) -> std::sync::MutexGuard<'_, Shared> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Returns the resident memory of the process (proc(5), `VmRSS` in kB).
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
 /// Writes the number of answers for each status that has occurred.

@@ -15,8 +15,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use marmota_model::Timestamp;
-use marmota_store::backup::{in_folder, remove};
+use marmota_store::backup::{keep_newest, new_in_folder};
 use marmota_store::private_file::have_folder;
 
 use super::{Command, Database, Done, notice};
@@ -56,7 +55,7 @@ impl Backup {
             None => {
                 // Only the last folder is created: a typo in the path must not create folders.
                 have_folder(&self.folder, false)?;
-                let file = self.folder.join(format!("{begin}{}", stamp()));
+                let file = new_in_folder(&self.folder, &begin);
                 have_folder(&file, true)?;
                 file
             }
@@ -73,9 +72,7 @@ impl Backup {
             print_line(&other.path(&file), other.bytes, &other.tables);
         }
         if let Some(keep) = self.keep {
-            let backups = in_folder(&self.folder, &begin)?;
-            for old in backups.iter().rev().skip(keep as usize) {
-                remove(old)?;
+            for old in keep_newest(&self.folder, &begin, keep as usize)? {
                 notice(format_args!("{} removed", old.display()));
             }
         }
@@ -91,11 +88,6 @@ fn print_line(file: &Path, bytes: u64, tables: &BTreeMap<String, u64>) {
         file.display(),
         tables.len()
     ));
-}
-
-/// Returns the current time in a form that sorts by name: `20260704T091500.123456Z`.
-fn stamp() -> String {
-    Timestamp::now().to_string().replace(['-', ':'], "")
 }
 
 /// Returns a progress bar in bytes; it is drawn only on a terminal.

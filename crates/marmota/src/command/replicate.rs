@@ -31,6 +31,7 @@ use marmota_store::StoreBuilder;
 use serde_json::json;
 
 use super::{Command, Database, Done, notice};
+use crate::operations::Operations;
 use crate::replication::{
     Follower, ReplicationMode, ReplicationOptions, ReplicationStatus, Replicator, prepare_replica,
 };
@@ -152,28 +153,38 @@ impl Replication {
         });
     }
 
+    /// Adds the state to the routes for administrators.
+    pub(super) fn to_operations(&self, operations: Operations) -> Operations {
+        if matches!(self, Self::None) {
+            return operations;
+        }
+        let replication = self.clone();
+        operations.replication(move || replication.to_json())
+    }
+
+    /// Returns the state as JSON.
+    fn to_json(&self) -> serde_json::Value {
+        let status = self.status().unwrap_or_default();
+        json!({
+            "role": if self.is_replica() { "replica" } else { "primary" },
+            "target": status.target,
+            "epoch": status.epoch,
+            "segment": status.index,
+            "time": status.time.map(|time| time.to_string()),
+            "lag_ms": status.lag_ms,
+            "segments": status.segments,
+            "bytes": status.bytes,
+            "error": status.error,
+        })
+    }
+
     /// Adds the state to the diagnostics, and the lag of a replica to `/readyz`.
     pub(super) fn to_diagnostics(&self, diagnostics: Diagnostics) -> Diagnostics {
+        if matches!(self, Self::None) {
+            return diagnostics;
+        }
         let replication = self.clone();
-        let role = match self {
-            Self::None => return diagnostics,
-            Self::Primary(_) => "primary",
-            Self::Replica(..) => "replica",
-        };
-        let diagnostics = diagnostics.add_section("replication", move || {
-            let status = replication.status().unwrap_or_default();
-            json!({
-                "role": role,
-                "target": status.target,
-                "epoch": status.epoch,
-                "segment": status.index,
-                "time": status.time.map(|time| time.to_string()),
-                "lag_ms": status.lag_ms,
-                "segments": status.segments,
-                "bytes": status.bytes,
-                "error": status.error,
-            })
-        });
+        let diagnostics = diagnostics.add_section("replication", move || replication.to_json());
         match self.clone() {
             Self::Replica(follower, lag_max_ms) => {
                 diagnostics.ready_if(move || follower.status().lag_ms <= lag_max_ms)

@@ -31,6 +31,11 @@
 //! | `/api/auth`: accounts | `--auth` |
 //! | `/api/-/webhooks`: webhooks | `--webhooks`, or the file of tables has webhooks |
 //! | `/mcp`: agents | `--mcp` |
+//! | `/api/-/access`: what users may do | `--auth` |
+//! | `/api/-/jobs`: jobs | the database has some, by mails, webhooks or a schedule of backups |
+//! | `/api/-/log`: the last lines of the logs | `--live-log` |
+//! | `/api/-/backups`: backups in a folder | `--backups` |
+//! | `/api/-/replication`: the state of the replication | `--replicate-to`, `--replica-of` |
 //! | `/api/-/sql`: SQL for administrators, read-only | `--auth`, and not `--no-sql` |
 //! | `/metrics`, `/healthz`, `/readyz`, `/api/-` | `--diagnostics` |
 //! | the program's own routes | it has some; then `--auth` and `--files` are refused |
@@ -91,7 +96,6 @@ impl Serve {
         let layers = LayerSlot::default();
         layers.set(self.layers.layers()?, false);
         let reopen = Reopen::default();
-        let access_log = self.access_log.open(&reopen)?;
         #[cfg(feature = "files")]
         if self.files.is_some() && command.routes.is_some() {
             let message = "this program has its own routes, which have no storage of files: leave \
@@ -100,6 +104,7 @@ impl Serve {
         }
         let database = OpenDatabase::open(self, command, url, &Destructive::default())?;
         let watch = self.operators.begin()?;
+        let access_log = self.access_log.open(&reopen, watch.recent.as_ref())?;
         log::info!(target: "marmota", "starting: {}", super::program::line(command.version));
         #[cfg(feature = "replication")]
         let watch = watch.replication(database.replication.clone());
@@ -233,6 +238,7 @@ impl Serve {
         let has_webhooks = self.webhooks.are_enabled(command)?;
         let builder = self.store.apply_to(builder, has_webhooks);
         let builder = if has_webhooks { marmota_webhooks::models(builder) } else { builder };
+        let builder = self.operators.backups.models(builder);
         Ok(self.operators.observing(builder))
     }
 

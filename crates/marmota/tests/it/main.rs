@@ -3,5 +3,6 @@
 
 mod backup_of_several;
 mod jobs;
+mod operations;
 mod remote_rights;
 mod routes;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use marmota::auth::{Auth, Settings};
 use marmota::http::{Metrics, Response, Server};
+use marmota::operations::{Backups, Operations, RecentLog};
 use marmota::prelude::*;
 use marmota::remote::Service;
 use marmota::rest::{Api, Diagnostics, LogLevels};
@@ -63,11 +64,21 @@ struct Program {
     router: Router,
     /// Tokens of a user without grants, one with grants, and an administrator.
     tokens: [String; 3],
+    /// The folder of its backups.
+    _folder: tempfile::TempDir,
 }
 
 fn notes(store: &Store) {
     let note = |_| Note { id: 0, text: "…".into(), visits: 0, photo: Some(Blob::from(vec![7])) };
     store.insert_many(&(0..9).map(note).collect::<Vec<_>>()).run().unwrap();
+}
+
+/// The routes for administrators of a store, with all that they can have.
+fn operations(store: &Store) -> (Operations, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let backups = Backups::new(store, folder.path());
+    let operations = Operations::new(store).log(&RecentLog::new(10, None)).backups(&backups);
+    (operations.replication(|| serde_json::json!({ "role": "primary" })), folder)
 }
 
 fn services() -> Services {
@@ -76,7 +87,7 @@ fn services() -> Services {
 }
 
 fn with_accounts() -> Program {
-    let builder = marmota::open("memory:").unwrap().model::<Note>();
+    let builder = marmota::jobs::models(marmota::open("memory:").unwrap().model::<Note>());
     let store = marmota::auth::models(builder).open().unwrap();
     notes(&store);
     let auth = Auth::new(&store, Settings::default().password_cost(8, 1)).unwrap();
@@ -97,18 +108,23 @@ fn with_accounts() -> Program {
     let state = Diagnostics::new(&store).auth(&auth).metrics(&metrics).log_levels(Arc::new(Fixed));
     let router = Api::new(&store).auth(&auth).openapi(services.open_api()).router();
     let router = router.nest("", services.router()).nest("", remote.router());
-    Program { router: router.nest("", state.router()), tokens }
+    let (operations, folder) = operations(&store);
+    let router = router.nest("", operations.auth(&auth).router());
+    Program { router: router.nest("", state.router()), tokens, _folder: folder }
 }
 
 fn without_accounts() -> Program {
-    let store = marmota::open("memory:").unwrap().model::<Note>().open().unwrap();
+    let builder = marmota::open("memory:").unwrap().model::<Note>();
+    let store = marmota::jobs::models(builder).open().unwrap();
     notes(&store);
     let services = services().store(&store);
     let metrics = Metrics::new();
     let state = Diagnostics::new(&store).token(TOKEN).metrics(&metrics).log_levels(Arc::new(Fixed));
     let router = Api::new(&store).openapi(services.open_api()).router();
     let router = router.nest("", services.router()).nest("", Service::new(&store).router());
-    Program { router: router.nest("", state.router()), tokens: [const { String::new() }; 3] }
+    let (operations, folder) = operations(&store);
+    let router = router.nest("", operations.router()).nest("", state.router());
+    Program { router, tokens: [const { String::new() }; 3], _folder: folder }
 }
 
 /// Who calls, and from where.
@@ -138,10 +154,16 @@ fn asked(method: Method, pattern: &str, number: usize) -> (String, Option<String
         .replace("{id}", &(number + 1).to_string())
         .replace("{field}", field)
         .replace("{rest:path}", "a/b/c/d/e/f")
+        .replace("{job}", "0190f8a4-6e3c-7d10-8c52-3f0a9b1e2d47")
+        .replace("{backup}", "backup-1")
         .replace("{named}", if pattern.contains("groups") { "staff" } else { "1" });
     let body = match (method, pattern) {
         (Method::Get | Method::Head | Method::Options, "/api/doubled") => {
             path += "?number=2";
+            None
+        }
+        (Method::Get | Method::Head | Method::Options, "/api/-/access/rows") => {
+            path += "?table=note";
             None
         }
         (Method::Get | Method::Head | Method::Options, _) => None,
@@ -211,8 +233,14 @@ fn status(address: SocketAddr, head: &str, body: Option<&str>) -> String {
     let head = head.replace("HERE", &address.to_string());
     write!(stream, "{head}Connection: close\r\nContent-Length: {length}\r\n\r\n{body}").unwrap();
     let mut answer = Vec::new();
-    // An answer may come before the whole body was read.
-    let _ = stream.read_to_end(&mut answer);
+    // An answer may come before the whole body was read. One of events does not end.
+    let mut piece = [0; 16 * 1024];
+    while let Ok(count @ 1..) = stream.read(&mut piece) {
+        answer.extend_from_slice(&piece[..count]);
+        if String::from_utf8_lossy(&answer).contains("text/event-stream") {
+            break;
+        }
+    }
     let answer = String::from_utf8_lossy(&answer);
     let status = answer.split(' ').nth(1).unwrap_or("none").to_owned();
     if answer.contains("\"error\":{\"code\":") { "error".to_owned() } else { status }
@@ -226,7 +254,7 @@ fn walk(program: fn() -> Program, callers: &[Caller]) -> String {
     let mut table = String::new();
     for (method, pattern) in routes {
         // A program of its own, as a route may end sessions.
-        let Program { router, tokens } = program();
+        let Program { router, tokens, _folder } = program();
         let server = Server::bind("127.0.0.1:0").unwrap().listeners(1).start(router).unwrap();
         let method = method.unwrap_or(Method::Options);
         write!(table, "{method} {pattern}").unwrap();
@@ -290,9 +318,9 @@ fn a_program_without_accounts_is_open_to_programs_and_closed_to_foreign_pages() 
 #[test]
 fn a_route_without_an_entry_is_found() {
     fn with_another() -> Program {
-        let Program { router, tokens } = without_accounts();
+        let Program { router, tokens, _folder } = without_accounts();
         let another = Router::new().get("/another", |_| async { Response::text("open") });
-        Program { router: router.nest("/api", another), tokens }
+        Program { router: router.nest("/api", another), tokens, _folder }
     }
     let table = walk(with_another, &[]);
     assert!(table.lines().any(|line| line == "GET /api/another"), "{table}");
@@ -399,6 +427,21 @@ const WITH_ACCOUNTS: &str = "\
     GET /metrics 401 403 403 200 200 200 200 421
     GET /api/-/levels 401 403 403 200 200 200 200 421
     PUT /api/-/levels 401 403 403 200 200 403 403 421
+    GET /api/-/access 401 403 403 200 200 200 200 421
+    GET /api/-/access/rows 401 403 403 200 200 200 200 421
+    GET /api/-/jobs 401 403 403 200 200 200 200 421
+    GET /api/-/jobs/overview 401 403 403 200 200 200 200 421
+    GET /api/-/log 401 403 403 200 200 200 200 421
+    GET /api/-/log/live 401 403 403 200 200 200 200 421
+    GET /api/-/backups 401 403 403 200 200 200 200 421
+    GET /api/-/replication 401 403 403 200 200 200 200 421
+    GET /api/-/jobs/{job} 401 403 403 404 404 404 404 421
+    GET /api/-/backups/{backup}/file 401 403 403 404 404 404 404 421
+    GET /api/-/backups/{backup}/manifest 401 403 403 404 404 404 404 421
+    POST /api/-/jobs/{job}/retry 401 403 403 404 404 403 403 421
+    POST /api/-/jobs/{job}/cancel 401 403 403 404 404 403 403 421
+    POST /api/-/backups/{backup}/verify 401 403 403 404 404 403 403 421
+    POST /api/-/backups 401 403 403 200 200 403 403 421
 ";
 
 /// By route: a program, a page of the own origin, a foreign page, a foreign site without `Origin`,
@@ -438,4 +481,17 @@ const WITHOUT_ACCOUNTS: &str = "\
     GET /metrics 401 401 401 401 421
     GET /api/-/levels 401 401 401 401 421
     PUT /api/-/levels 401 401 403 403 421
+    GET /api/-/jobs 200 200 200 200 421
+    GET /api/-/jobs/overview 200 200 200 200 421
+    GET /api/-/log 200 200 200 200 421
+    GET /api/-/log/live 200 200 200 200 421
+    GET /api/-/backups 200 200 200 200 421
+    GET /api/-/replication 200 200 200 200 421
+    GET /api/-/jobs/{job} 404 404 404 404 421
+    GET /api/-/backups/{backup}/file 404 404 404 404 421
+    GET /api/-/backups/{backup}/manifest 404 404 404 404 421
+    POST /api/-/jobs/{job}/retry 404 404 403 403 421
+    POST /api/-/jobs/{job}/cancel 404 404 403 403 421
+    POST /api/-/backups/{backup}/verify 404 404 403 403 421
+    POST /api/-/backups 200 200 403 403 421
 ";

@@ -229,6 +229,25 @@ impl Table {
         self.key_kind
     }
 
+    /// Returns the key that a text has, such as a part of a URL; `None` if it is not of the key's kind.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("person", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key)]))?;
+    /// assert_eq!(table.parse_key("7"), Some(7.into()));
+    /// assert_eq!(table.parse_key("seven"), None);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub fn parse_key(&self, text: &str) -> Option<Value> {
+        match self.key_kind {
+            KeyKind::Auto => text.parse().ok().map(Value::Int),
+            KeyKind::Uuid => crate::Uuid::try_parse(text).ok().map(Value::Uuid),
+            KeyKind::Text => Some(Value::Text(text.to_owned())),
+        }
+    }
+
     /// Returns all fields.
     ///
     /// ```

@@ -26,13 +26,8 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 /// 400 with the field and the value if it is not a valid key of the table.
 pub(crate) fn of_path(request: &Request, table: &Table) -> ApiResult<Value> {
     let text = request.param("id").unwrap_or_default();
-    match table.key_kind() {
-        KeyKind::Auto => text.parse().ok().map(Value::Int),
-        KeyKind::Uuid => Uuid::try_parse(&text).ok().map(Value::Uuid),
-        KeyKind::Text if is_utf8(request, &text) => Some(Value::Text(text.to_string())),
-        KeyKind::Text => None,
-    }
-    .ok_or_else(|| wrong(table, &text))
+    let is_text = table.key_kind() != KeyKind::Text || is_utf8(request, &text);
+    table.parse_key(&text).filter(|_| is_text).ok_or_else(|| wrong(table, &text))
 }
 
 /// Returns the 400 error for a key, with the kind that is required.

@@ -462,6 +462,32 @@ pub fn in_folder(folder: &Path, begin: &str) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// Returns the path of a new backup in a folder, which is named by the time:
+/// `backup-20260704T091500.123456Z` for the beginning `backup-`.
+///
+/// ```
+/// use std::path::Path;
+/// let path = marmota_store::backup::new_in_folder(Path::new("backups"), "backup-");
+/// assert!(path.to_string_lossy().starts_with("backups/backup-2"));
+/// ```
+#[must_use]
+pub fn new_in_folder(folder: &Path, begin: &str) -> PathBuf {
+    let stamp = Timestamp::now().to_string().replace(['-', ':'], "");
+    folder.join(format!("{begin}{stamp}"))
+}
+
+/// Removes all backups in a folder whose names start with `begin`, except for the newest `keep`.
+/// Returns those that were removed, the newest first.
+///
+/// # Errors
+/// Those of [`in_folder`] and [`remove`].
+pub fn keep_newest(folder: &Path, begin: &str, keep: usize) -> Result<Vec<PathBuf>> {
+    let backups = in_folder(folder, begin)?;
+    let old: Vec<PathBuf> = backups.into_iter().rev().skip(keep).collect();
+    old.iter().try_for_each(|backup| remove(backup))?;
+    Ok(old)
+}
+
 /// Removes a backup. Its manifest is removed first, so that the rest no longer counts as a backup.
 ///
 /// # Errors

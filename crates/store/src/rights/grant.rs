@@ -304,13 +304,13 @@ impl Grant {
     }
 
     /// Returns true if the grant applies to a table.
-    pub(super) fn is_on(&self, table: &Table) -> bool {
+    pub(crate) fn is_on(&self, table: &Table) -> bool {
         self.table == table.name() || self.table == "*" && !table.name().starts_with(OWN_PREFIX)
     }
 
     /// Returns the filter of its rows: the inner `None` for all rows, the outer `None` if the rule
     /// needs a caller and the caller is anonymous.
-    pub(super) fn filter(
+    pub(crate) fn filter(
         &self,
         table: &Table,
         caller: Option<&Caller>,

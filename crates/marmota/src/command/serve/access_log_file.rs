@@ -11,6 +11,8 @@ use clap::Args;
 use marmota_http::AccessLog;
 use marmota_model::{Error, ErrorKind, Result};
 
+use crate::operations::RecentLog;
+
 /// The options of the access log.
 #[derive(Args)]
 #[command(next_help_heading = "Access log")]
@@ -37,12 +39,23 @@ impl Reopen {
 }
 
 impl AccessLogOptions {
-    /// Opens the access log, if there is one.
+    /// Opens the access log, if there is one. With `recent`, its lines are kept there too.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if the file cannot be opened.
-    pub(super) fn open(&self, reopen: &Reopen) -> Result<Option<AccessLog>> {
-        let Some(path) = &self.access_log else { return Ok(None) };
+    pub(super) fn open(
+        &self,
+        reopen: &Reopen,
+        recent: Option<&RecentLog>,
+    ) -> Result<Option<AccessLog>> {
+        let failed = |error| {
+            let message = "the thread of the access log cannot be started";
+            Error::new(ErrorKind::Io, message).with_source(error)
+        };
+        let Some(path) = &self.access_log else {
+            let of_recent = recent.map(|recent| AccessLog::json(recent.access_sink()));
+            return of_recent.transpose().map_err(failed);
+        };
         let sink: Box<dyn Write + Send> = match path.as_os_str() == "-" {
             true => Box::new(io::stdout()),
             false => Box::new(ReopenedFile {
@@ -59,8 +72,11 @@ impl AccessLogOptions {
             "json" => AccessLog::json(sink),
             _ => AccessLog::combined(sink),
         };
-        let message = "the thread of the access log cannot be started";
-        log.map(Some).map_err(|error| Error::new(ErrorKind::Io, message).with_source(error))
+        let log = match recent {
+            Some(recent) => log.and_then(|log| log.and_json(recent.access_sink())),
+            None => log,
+        };
+        log.map(Some).map_err(failed)
     }
 }
 

@@ -16,6 +16,7 @@ use super::routes::program_name;
 #[cfg(feature = "replication")]
 use crate::command::replicate::Replication;
 use crate::command::{Command, notice};
+use crate::operations::Backups;
 
 /// An open store, the files of its rows, and its replication.
 pub(super) struct OpenDatabase {
@@ -26,6 +27,8 @@ pub(super) struct OpenDatabase {
     pub(super) replication: Replication,
     /// The webhooks, and the worker that sends their deliveries.
     webhooks: Option<(Webhooks, WebhookWorker)>,
+    /// The backups in a folder, and the worker that makes them at the times of a schedule.
+    backups: Option<(Backups, Option<marmota_jobs::Worker>)>,
     /// The accounts, with `--auth`.
     auth: Option<Auth>,
     /// Sends the mails of accounts.
@@ -66,6 +69,7 @@ impl OpenDatabase {
             #[cfg(feature = "replication")]
             replication,
             webhooks: None,
+            backups: None,
             auth: None,
             #[cfg(feature = "mail")]
             mail_worker: None,
@@ -119,7 +123,13 @@ impl OpenDatabase {
         serve: &Serve,
         parts: &RouteParts<'_>,
     ) -> std::result::Result<(), Box<dyn std::error::Error>> {
-        if self.is_replica() {
+        let is_replica = self.is_replica();
+        let url = parts.command.url(&serve.database);
+        if let Some(backups) = serve.operators.backups.open(&self.store, url) {
+            let worker = if is_replica { None } else { backups.start()? };
+            self.backups = Some((backups, worker));
+        }
+        if is_replica {
             return Ok(());
         }
         #[cfg(feature = "mail")]
@@ -182,6 +192,11 @@ impl OpenDatabase {
         self.webhooks.as_ref().map(|(webhooks, _)| webhooks)
     }
 
+    /// Returns the backups, with `--backups`.
+    pub(super) fn backups(&self) -> Option<&Backups> {
+        self.backups.as_ref().map(|(backups, _)| backups)
+    }
+
     /// Returns REST over the store.
     pub(super) fn api(&self, serve: &Serve, store: &Store) -> Api {
         let api = serve.rest.apply_to(Api::new(store));
@@ -207,6 +222,9 @@ impl OpenDatabase {
             worker.stop()?;
         }
         if let Some((_, worker)) = self.webhooks.take() {
+            worker.stop()?;
+        }
+        if let Some((_, Some(worker))) = self.backups.take() {
             worker.stop()?;
         }
         #[cfg(feature = "files")]

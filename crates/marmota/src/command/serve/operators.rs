@@ -10,6 +10,8 @@
 //! Without users, a token protects the diagnostics: that of an environment variable, because command
 //! lines are visible to other users of the machine, or a random one that is printed at the start.
 
+mod backup_options;
+
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +23,8 @@ use marmota_rest::Diagnostics;
 use marmota_store::meter::Metering;
 use marmota_store::{Store, StoreBuilder};
 
+use self::backup_options::BackupOptions;
+use crate::operations::{Operations, RecentLog};
 use crate::{Log, LogFormat};
 
 /// The options for operators.
@@ -40,6 +44,14 @@ pub(super) struct Operators {
     /// this many milliseconds
     #[arg(long, value_name = "MS")]
     slow_query_ms: Option<u64>,
+    /// Keeps this many lines of the access log and of the log in memory, for the administration and
+    /// /api/-/log; with --slow-query-ms also the last 100 requests that take at least as long.
+    /// Default: 0, none
+    #[arg(long, value_name = "LINES", default_value_t = 0,
+          value_parser = clap::value_parser!(u32).range(..=100_000))]
+    live_log: u32,
+    #[command(flatten)]
+    pub(super) backups: BackupOptions,
     /// Filter of the log on stderr: a level, and levels for targets, `info,marmota::slow=off`
     #[arg(long, value_name = "FILTER", default_value = "warn")]
     pub(super) log: String,
@@ -62,6 +74,8 @@ pub(super) struct Watch {
     access: Option<Access>,
     /// The log; `None` if the program has started a log of another kind.
     pub(super) log: Option<Arc<Log>>,
+    /// The last lines of the logs, with `--live-log`.
+    pub(super) recent: Option<RecentLog>,
     /// The replication of the database.
     #[cfg(feature = "replication")]
     replication: crate::command::replicate::Replication,
@@ -82,32 +96,41 @@ impl Operators {
         }
     }
 
+    /// Returns the ring for the last lines of the logs, with `--live-log`.
+    fn recent(&self) -> Option<RecentLog> {
+        let slow_from = self.slow_query_ms.map(Duration::from_millis);
+        (self.live_log > 0).then(|| RecentLog::new(self.live_log as usize, slow_from))
+    }
+
     /// Starts the log and the telemetry.
     ///
     /// # Errors
     /// An invalid filter or token, or `--otlp` in a program with a log of another kind.
     #[cfg(feature = "otel")]
     pub(super) fn begin(&self) -> Result<Watch> {
+        let recent = self.recent();
         let Some(url) = &self.otlp else {
-            return Ok(Watch {
-                telemetry: None,
-                ..self.watch(Log::with_format(&self.log, self.format()))?
-            });
+            let log = Log::with_recent(&self.log, self.format(), recent.as_ref(), None);
+            return Ok(Watch { telemetry: None, ..self.watch(log, recent)? });
         };
         let program = || std::env::current_exe().ok()?.file_stem()?.to_str().map(str::to_owned);
         let name = std::env::var("OTEL_SERVICE_NAME").ok().or_else(program).unwrap_or_default();
         let telemetry = crate::Telemetry::otlp(url, &name)?;
-        let log = Log::with_telemetry(&self.log, self.format(), &telemetry).map_err(|error| {
+        let layer = Some(telemetry.layer());
+        let log = Log::with_recent(&self.log, self.format(), recent.as_ref(), layer);
+        let log = log.map_err(|error| {
             // Without `--otlp`'s own log no spans would be sent: an error is better.
             let message = format!("`--otlp` needs the log of marmota: {error}");
             Error::new(error.kind(), message)
         })?;
-        Ok(Watch { telemetry: Some(telemetry), ..self.watch(Ok(log))? })
+        Ok(Watch { telemetry: Some(telemetry), ..self.watch(Ok(log), recent)? })
     }
 
     #[cfg(not(feature = "otel"))]
     pub(super) fn begin(&self) -> Result<Watch> {
-        self.watch(Log::with_format(&self.log, self.format()))
+        let recent = self.recent();
+        let log = Log::with_recent(&self.log, self.format(), recent.as_ref(), None);
+        self.watch(log, recent)
     }
 
     /// Returns the form of the log.
@@ -117,7 +140,7 @@ impl Operators {
 
     /// Combines a started log with what the options request. A program that has started another log
     /// ([`ErrorKind::Conflict`]) keeps it; the levels cannot be changed at run time then.
-    fn watch(&self, log: Result<Arc<Log>>) -> Result<Watch> {
+    fn watch(&self, log: Result<Arc<Log>>, recent: Option<RecentLog>) -> Result<Watch> {
         let log = match log {
             Ok(log) => Some(log),
             // The program has started its own log.
@@ -128,6 +151,7 @@ impl Operators {
             metrics: self.diagnostics.then(Metrics::new),
             access: self.diagnostics.then(|| Access::of(self.diagnostics_local)).transpose()?,
             log,
+            recent,
             #[cfg(feature = "replication")]
             replication: crate::command::replicate::Replication::None,
             #[cfg(feature = "otel")]
@@ -148,6 +172,17 @@ impl Watch {
         }
         self.replication = replication;
         self
+    }
+
+    /// Adds the log and the replication to the routes for administrators.
+    pub(super) fn operations(&self, operations: Operations) -> Operations {
+        let operations = match &self.recent {
+            Some(recent) => operations.log(recent),
+            None => operations,
+        };
+        #[cfg(feature = "replication")]
+        let operations = self.replication.to_operations(operations);
+        operations
     }
 
     /// Returns the text with the diagnostics token, for a program without users at this address.

@@ -9,6 +9,7 @@ use super::layers::LayerSlot;
 use super::operators::Watch;
 use super::options::Serve;
 use crate::command::{Command, notice};
+use crate::operations::Operations;
 
 /// The channel to the main thread of a server whose tables can be changed.
 #[cfg(feature = "app")]
@@ -113,7 +114,9 @@ impl Serve {
         events: Option<&Events>,
     ) -> Router {
         let (store, watch) = (&database.store, parts.watch);
-        let routes = database.api(self, store).auth(auth).router();
+        let operations = self.operations(parts, database).auth(auth);
+        let api = database.api(self, store).auth(auth).openapi(operations.open_api());
+        let routes = api.router().nest("", operations.router());
         let routes = match database.webhooks() {
             Some(webhooks) => routes.nest("", webhooks.router(Some(auth))),
             None => routes,
@@ -140,6 +143,15 @@ impl Serve {
         watch.beside(routes, store, |state| state.auth(auth))
     }
 
+    /// Returns the routes for administrators.
+    fn operations(&self, parts: &RouteParts<'_>, database: &OpenDatabase) -> Operations {
+        let operations = parts.watch.operations(Operations::new(&database.store));
+        match database.backups() {
+            Some(backups) => operations.backups(backups),
+            None => operations,
+        }
+    }
+
     /// Returns the routes without accounts: only the diagnostics authenticate callers.
     fn routes_without_users(&self, parts: &RouteParts<'_>, database: &OpenDatabase) -> Router {
         let RouteParts { command, url, watch, .. } = *parts;
@@ -147,7 +159,14 @@ impl Serve {
             notice(greeting);
         }
         let store = &database.store;
-        let routes = command.routes_of(store, |store| database.api(self, store));
+        let operations = self.operations(parts, database);
+        let document = operations.open_api();
+        let routes =
+            command.routes_of(store, |store| database.api(self, store).openapi(document.clone()));
+        let routes = match command.routes {
+            Some(_) => routes,
+            None => routes.nest("", operations.router()),
+        };
         let routes = match database.webhooks().filter(|_| command.routes.is_none()) {
             Some(webhooks) => routes.nest("", webhooks.router(None)),
             None => routes,

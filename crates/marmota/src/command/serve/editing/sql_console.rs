@@ -11,11 +11,11 @@
 //! in a read-only transaction that is rolled back, so that it cannot keep a setting that it changes.
 //! Functions that the database user may call can do more than read (`pg_terminate_backend`, for
 //! example): their right has to be revoked in the database. Each statement is in the log, with the name of
-//! the administrator.
+//! the administrator, and in the security events with its rows, time and error.
 
 use std::time::{Duration, Instant};
 
-use marmota_auth::Auth;
+use marmota_auth::{Auth, SecurityEvent};
 use marmota_http::{Endpoint, IntoResponse, Method, Request, Response, Router};
 use marmota_model::json::{write_string, write_value, write_value_as};
 use marmota_model::{Error, ErrorKind, Result, Value};
@@ -37,6 +37,8 @@ const ROWS: usize = 1_000;
 const ROWS_MAX: usize = 10_000;
 /// An answer ends once its rows have this many bytes.
 const ANSWER_BYTES: usize = 8 << 20;
+/// A security event has the beginning of a longer statement, in bytes.
+const EVENT_BYTES_MAX: usize = 2_000;
 /// The time limit of a statement on PostgreSQL. SQLite's is `read_deadline_ms` of its URL.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -94,9 +96,15 @@ async fn answer(auth: &Auth, store: &Store, request: Request) -> ApiResult {
         _ => read(store, &question.sql, values, &mut rows).await,
     };
     // The error that ended a full answer is not one of the statement.
-    if !rows.is_full {
-        read?;
-    }
+    let read = if rows.is_full { Ok(()) } else { read };
+    auth.report(&SecurityEvent::SqlExecuted {
+        user: caller.user(),
+        sql: shortened(&question.sql).to_owned(),
+        rows: rows.count as u64,
+        ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
+        error: read.as_ref().err().map(|error| error.message().to_owned()),
+    });
+    read?;
     let mut body = b"{\"columns\":".to_vec();
     body.extend(rows.columns.as_deref().unwrap_or(b"[]"));
     body.extend(b",\"rows\":[");
@@ -107,6 +115,15 @@ async fn answer(auth: &Auth, store: &Store, request: Request) -> ApiResult {
     let response = Response::json_bytes(body);
     let internal = |error: marmota_http::HeaderError| Error::new(ErrorKind::Bug, error.to_string());
     Ok(response.with_header("Cache-Control", "no-store".to_owned()).map_err(internal)?)
+}
+
+/// Returns the beginning of a statement that is too long for a security event.
+fn shortened(sql: &str) -> &str {
+    let mut end = sql.len().min(EVENT_BYTES_MAX);
+    while !sql.is_char_boundary(end) {
+        end -= 1;
+    }
+    &sql[..end]
 }
 
 /// Reads rows in a read-only transaction, which cannot become one that writes after its first

@@ -1,0 +1,100 @@
+//! The routes for administrators: jobs, backups and their parameters, without a server.
+
+use marmota::http::{TestRequest, TestResponse};
+use marmota::jobs::{EnqueueJobs as _, JobOptions};
+use marmota::operations::{Backups, Operations};
+use marmota::prelude::*;
+use serde_json::{Value as Json, json};
+
+#[derive(serde::Deserialize, serde::Serialize)]
+struct Report {
+    month: u8,
+}
+
+impl marmota::jobs::Job for Report {
+    const NAME: &'static str = "report";
+
+    fn options() -> JobOptions {
+        JobOptions::new().queue("reports")
+    }
+
+    async fn run(
+        self,
+        _: marmota::jobs::JobContext,
+    ) -> std::result::Result<(), marmota::jobs::JobFailure> {
+        Ok(())
+    }
+}
+
+fn json_of(answer: &TestResponse) -> Json {
+    serde_json::from_str(answer.text()).unwrap()
+}
+
+#[test]
+fn a_job_is_listed_cancelled_and_repeated() {
+    let store = marmota::jobs::models(marmota::open("memory:").unwrap()).open().unwrap();
+    let id = store.enqueue(&Report { month: 7 }).run().unwrap().id;
+    let router = Operations::new(&store).router();
+    let get = |path: &str| router.call(TestRequest::get(&format!("/api/-/jobs{path}"))).unwrap();
+    let post = |path: &str| router.call(TestRequest::post(&format!("/api/-/jobs{path}"))).unwrap();
+
+    let listed = json_of(&get("?queue=reports&state=pending&limit=1"));
+    assert_eq!(listed["jobs"][0]["input"], json!({ "month": 7 }));
+    assert_eq!(json_of(&get("/overview"))["queues"][0]["pending"], 1);
+    assert_eq!(json_of(&get(&format!("/{id}")))["function"], "report");
+
+    assert_eq!(json_of(&post(&format!("/{id}/cancel")))["state"], "cancelled");
+    let again = post(&format!("/{id}/cancel"));
+    assert_eq!(again.status(), Status::CONFLICT, "{}", again.text());
+    assert_eq!(json_of(&post(&format!("/{id}/retry")))["state"], "pending");
+
+    for (parameters, part) in [
+        ("?state=lost", "must be one of scheduled, pending"),
+        ("?limit=0", "between 1 and 1000"),
+        ("?colour=red", "there are: queue, state, limit"),
+    ] {
+        let refused = get(parameters);
+        assert_eq!(refused.status(), Status::BAD_REQUEST, "{parameters}");
+        assert!(refused.text().contains(part), "{}", refused.text());
+    }
+}
+
+#[test]
+fn old_backups_are_removed_and_names_stay_in_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = marmota::open("memory:").unwrap().open().unwrap();
+    let backups = Backups::new(&store, folder.path().join("backups")).keep(2);
+    let router = Operations::new(&store).backups(&backups).router();
+    let made: Vec<String> = (0..3)
+        .map(|_| {
+            let made = router.call(TestRequest::post("/api/-/backups")).unwrap();
+            assert_eq!(made.status(), Status::OK, "{}", made.text());
+            json_of(&made)["name"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    let listed = json_of(&router.call(TestRequest::get("/api/-/backups")).unwrap());
+    let names: Vec<&str> = listed["backups"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|backup| backup["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, [&made[2], &made[1]]);
+    std::fs::write(folder.path().join("secret"), "x").unwrap();
+    for name in ["..%2Fsecret", "%2Fetc%2Fpasswd", &made[0]] {
+        let path = format!("/api/-/backups/{name}/file");
+        assert_eq!(router.call(TestRequest::get(&path)).unwrap().status(), Status::NOT_FOUND);
+    }
+}
+
+#[test]
+fn the_routes_are_in_the_document_of_the_api() {
+    let store = marmota::jobs::models(marmota::open("memory:").unwrap()).open().unwrap();
+    let operations = Operations::new(&store);
+    let document = operations.open_api().document();
+    for (_, pattern) in operations.router().patterns() {
+        assert!(document["paths"][pattern].is_object(), "{pattern}");
+    }
+    let retry = &document["paths"]["/api/-/jobs/{job}/retry"]["post"];
+    assert_eq!(retry["parameters"][0]["name"], "job");
+}
