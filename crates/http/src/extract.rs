@@ -46,6 +46,8 @@
 //! ```
 
 mod body;
+#[cfg(feature = "schemars")]
+pub mod describe;
 mod from_request;
 mod later;
 mod path;

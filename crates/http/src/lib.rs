@@ -64,8 +64,6 @@
 //!
 //! Linux only: it requires io_uring or epoll ([`Backend`]), and SO_REUSEPORT.
 
-#[cfg(feature = "schemars")]
-pub mod describe;
 #[cfg(feature = "extract")]
 pub mod extract;
 #[cfg(feature = "multipart")]
@@ -89,6 +87,8 @@ pub use body::Body;
 pub use body::body_buffer::BodyError;
 pub use body::body_sender::{BodySender, Gone};
 pub use body::producer::{BodyStream, BoxError, Producer};
+#[cfg(feature = "schemars")]
+pub use extract::describe;
 pub use in_process::error::CallError;
 pub use in_process::request::TestRequest;
 pub use in_process::response::TestResponse;
@@ -129,7 +129,7 @@ pub use reactor::descriptors::raise_descriptors_max;
 pub use reactor::readiness_watch::{ReadinessCallback, ReadinessWatch, watch};
 pub use routing::admission::{Admission, LaterAdmission};
 #[cfg(feature = "schemars")]
-pub use routing::described::{DescribeHandler, Described, Descriptions, described};
+pub use routing::described::{DescribeHandler, DescribedHandler, Descriptions, described};
 pub use routing::endpoint::Endpoint;
 pub use routing::handler::{Flow, Handler};
 pub use routing::layer::Layer;

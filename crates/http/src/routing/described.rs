@@ -10,7 +10,7 @@ use std::sync::Arc;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-use crate::describe::{DescribeRequest, DescribeResponse, RouteDescription};
+use crate::extract::describe::{DescribeRequest, DescribeResponse, RouteDescription};
 use crate::proto::method::Method;
 use crate::proto::status::Status;
 use crate::routing::endpoint::Endpoint;
@@ -74,7 +74,7 @@ described_handlers! {
 /// assert_eq!(operation["summary"], "Greets a person");
 /// # Ok::<(), marmota_http::CallError>(())
 /// ```
-pub fn described<H, Arguments>(handler: H) -> Described<H, Arguments>
+pub fn described<H, Arguments>(handler: H) -> DescribedHandler<H, Arguments>
 where
     H: DescribeHandler<Arguments>,
 {
@@ -84,11 +84,11 @@ where
     if is_named {
         texts.insert("operationId".to_owned(), json!(name));
     }
-    Described { handler, texts, answers: Vec::new(), arguments: PhantomData }
+    DescribedHandler { handler, texts, answers: Vec::new(), arguments: PhantomData }
 }
 
 /// A handler with a description; [`described`] makes it.
-pub struct Described<H, Arguments> {
+pub struct DescribedHandler<H, Arguments> {
     handler: H,
     /// `summary` and the other members of the operation.
     texts: Map<String, Value>,
@@ -97,7 +97,7 @@ pub struct Described<H, Arguments> {
     arguments: PhantomData<fn(Arguments)>,
 }
 
-impl<H, Arguments> Described<H, Arguments> {
+impl<H, Arguments> DescribedHandler<H, Arguments> {
     /// Sets the summary: a few words.
     ///
     /// ```
@@ -184,13 +184,13 @@ impl<H, Arguments> Described<H, Arguments> {
     }
 }
 
-impl<H, Arguments> fmt::Debug for Described<H, Arguments> {
+impl<H, Arguments> fmt::Debug for DescribedHandler<H, Arguments> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Described").field("texts", &self.texts).finish_non_exhaustive()
+        f.debug_struct("DescribedHandler").field("texts", &self.texts).finish_non_exhaustive()
     }
 }
 
-impl<H, Arguments, S> TypedHandler<Arguments, S> for Described<H, Arguments>
+impl<H, Arguments, S> TypedHandler<Arguments, S> for DescribedHandler<H, Arguments>
 where
     H: TypedHandler<Arguments, S> + DescribeHandler<Arguments>,
     Arguments: 'static,

@@ -53,7 +53,7 @@ pub struct Endpoint {
     pub(crate) outlives_routes: bool,
     /// Describes the route for OpenAPI.
     #[cfg(feature = "schemars")]
-    pub(crate) describe: Option<Arc<crate::describe::Describe>>,
+    pub(crate) describe: Option<Arc<crate::extract::describe::Describe>>,
 }
 
 /// A decision on a request by its head.

@@ -11,7 +11,7 @@ use crate::proto::status::Status;
 impl DescribeResponse for Response {}
 
 /// Describes nothing: the handler decides when it runs. Use
-/// [`Described::error`](crate::Described::error) or [`Described::empty`](crate::Described::empty).
+/// [`DescribedHandler::error`](crate::DescribedHandler::error) or `DescribedHandler::empty`.
 impl DescribeResponse for Status {}
 
 impl DescribeResponse for crate::HeaderError {}
