@@ -14,6 +14,7 @@
 //! | [`Query`] | the parameters of the query | 400 |
 //! | [`Json`] | the body as JSON | 400, 415, 422 |
 //! | [`Form`] | the body as an HTML form | 422 |
+//! | [`Extension`] | a value that a layer has left with the request | 500 |
 //! | [`Request`](crate::Request) | the whole request | – |
 //!
 //! ```
@@ -45,13 +46,15 @@
 //! ```
 
 mod body;
+#[cfg(feature = "schemars")]
+pub mod describe;
 mod from_request;
 mod later;
 mod path;
 mod query;
 
 pub use body::{Form, Json};
-pub use from_request::{FromRequest, State};
+pub use from_request::{Extension, FromRequest, State};
 pub use later::{AtOnce, Extractor, FromRequestLater, Later, OptionalFromRequest};
 pub use path::Path;
 pub use query::Query;

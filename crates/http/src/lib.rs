@@ -33,7 +33,8 @@
 //! - [`Request`] and [`Response`] are what an asynchronous handler gets and returns.
 //!   [`ResponseWriter`] is for direct handlers.
 //! - [`extract`] has typed arguments of handlers: [`Router::with_state`].
-//! - [`Layer`] is middleware. [`Cors`], [`Compression`], [`RateLimit`], [`SecurityHeaders`],
+//! - [`Layer`] is middleware that decides by a request's head; [`Router::wrap`] adds asynchronous
+//!   functions that see answers too. [`Cors`], [`Compression`], [`RateLimit`], [`SecurityHeaders`],
 //!   [`AccessLog`] and [`Metrics`] are included, and [`Files`] serves a folder.
 //! - [`BodyStream`] and [`BodyReader`] are bodies in pieces, [`Event`] is for server-sent events,
 //!   [`WebSocket`] for both directions.
@@ -58,6 +59,7 @@
 //! | `tower` | yes | [`Router::mount`] takes any tower service, such as an `axum::Router` |
 //! | `acme` | no | certificates that the server requests by itself |
 //! | `compression` | no | gzip, brotli and zstd |
+//! | `schemars` | no | descriptions of routes for OpenAPI |
 //! | `tracing` | no | a span for each request |
 //!
 //! Linux only: it requires io_uring or epoll ([`Backend`]), and SO_REUSEPORT.
@@ -85,6 +87,8 @@ pub use body::Body;
 pub use body::body_buffer::BodyError;
 pub use body::body_sender::{BodySender, Gone};
 pub use body::producer::{BodyStream, BoxError, Producer};
+#[cfg(feature = "schemars")]
+pub use extract::describe;
 pub use in_process::error::CallError;
 pub use in_process::request::TestRequest;
 pub use in_process::response::TestResponse;
@@ -95,7 +99,7 @@ pub use message::limits::Limits;
 pub use message::problem::ProblemDocument;
 pub use message::protocol::{Protocol, ProtocolStep, Turn};
 pub use message::request::Request;
-pub use message::response::{IntoResponse, LaterResponse, Response};
+pub use message::response::{Html, IntoResponse, LaterResponse, Response};
 pub use message::same_origin::{CrossSite, Initiator};
 pub use message::sites::SiteError;
 pub use message::writer::ResponseWriter;
@@ -124,6 +128,8 @@ pub use reactor::batch_scheduling::{BatchScheduling, BatchSchedulingError};
 pub use reactor::descriptors::raise_descriptors_max;
 pub use reactor::readiness_watch::{ReadinessCallback, ReadinessWatch, watch};
 pub use routing::admission::{Admission, LaterAdmission};
+#[cfg(feature = "schemars")]
+pub use routing::described::{DescribeHandler, DescribedHandler, Descriptions, described};
 pub use routing::endpoint::Endpoint;
 pub use routing::handler::{Flow, Handler};
 pub use routing::layer::Layer;
@@ -132,6 +138,7 @@ pub use routing::router::{RouteError, Router};
 pub use routing::state_router::StateRouter;
 #[cfg(feature = "extract")]
 pub use routing::typed_handler::TypedHandler;
+pub use routing::wrap::Next;
 pub use server::Server;
 pub use server::error::ServerError;
 pub use server::route_changes::{RouteChanges, RoutePause};

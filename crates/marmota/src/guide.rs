@@ -68,6 +68,10 @@ pub mod middleware {}
 #[doc = include_str!("../guide/13-files-and-forms.md")]
 pub mod files_and_forms {}
 
+#[cfg(feature = "schemars")]
+#[doc = include_str!("../guide/58-custom-routes-in-openapi.md")]
+pub mod custom_routes_in_openapi {}
+
 #[cfg(feature = "compression")]
 #[doc = include_str!("../guide/14-websockets.md")]
 pub mod websockets {}

@@ -42,6 +42,6 @@ pub use condition::{JsonCondition, JsonTest};
 pub use line::{RowWriter, write_value_as};
 pub use path::{JSON_PATH_BYTES_MAX, JSON_PATH_STEPS_MAX, JsonPath, JsonStep};
 pub use read::{read_object, read_value};
-pub use write::{JsonRows, write_row};
+pub use write::{JsonRows, write_row, write_values};
 
 pub use crate::value::json::{write_string, write_value};

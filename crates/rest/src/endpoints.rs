@@ -241,7 +241,8 @@ impl Endpoints {
         self.endpoint(Offer::List, |call, out| {
             with_table(call, out, |context, out| match accept::list_format(context.request) {
                 ListFormat::Page if params::requests_groups(context.request.query()) => {
-                    match Groups::of(context) {
+                    let refused_form = accept::refuse_columns(context.request, "a list of groups");
+                    match refused_form.and_then(|()| Groups::of(context)) {
                         Ok(verb) => execute_verb(verb, context, out),
                         Err(error) => refused(error, out),
                     }

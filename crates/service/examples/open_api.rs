@@ -1,11 +1,12 @@
-//! Prints the document of an API with tables, logins and services, as `GET /api/openapi.json` answers
+//! Prints the document of an API with tables, logins, services and a described route, as `GET /api/openapi.json` answers
 //! it: `cargo run -p marmota-service --example open_api`.
 
 use std::collections::BTreeMap;
 
 use marmota_auth::{Auth, Settings};
 use marmota_derive::{method, service};
-use marmota_http::Server;
+use marmota_http::extract::{Form, Json, Path, Query};
+use marmota_http::{Html, Router, Server, Status, described};
 use marmota_memory::Memory;
 use marmota_model::{Field, Kind, Result, Role, Schema};
 use marmota_rest::Api;
@@ -26,6 +27,35 @@ async fn sum(a: i64, b: Option<i64>, more: Vec<i64>) -> Result<i64> {
     Ok(a + b.unwrap_or_default() + more.iter().sum::<i64>())
 }
 
+/// How a greeting is written.
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct Options {
+    /// In capital letters.
+    #[serde(default)]
+    loud: bool,
+    words: Option<Vec<String>>,
+}
+
+/// A greeting, with the one that it answers.
+#[derive(serde::Deserialize, serde::Serialize, schemars::JsonSchema)]
+struct Greeting {
+    text: String,
+    answers: Option<Box<Greeting>>,
+}
+
+async fn greet(
+    Path((name, count)): Path<(String, u8)>,
+    Query(options): Query<Options>,
+    Json(greeting): Json<Greeting>,
+) -> Result<Json<Vec<Greeting>>, Status> {
+    let text = format!("{name} {count} {} {:?}", options.loud, options.words);
+    Ok(Json(vec![Greeting { text, answers: Some(Box::new(greeting)) }]))
+}
+
+async fn sign(Form(greeting): Form<Options>) -> Html<String> {
+    Html(format!("<p>{}</p>", greeting.loud))
+}
+
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let fields = vec![
         Field::new("id", Kind::I64).role(Role::Key),
@@ -39,9 +69,16 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let auth = Auth::new(&store, Settings::default().password_cost(8, 1))?;
     let services = Services::new().service(FilesService::mock().hosted())?.method::<sum>()?;
     let services = services.auth(&auth);
-    let api = Api::new(&store).auth(&auth).openapi(services.open_api().title("People")).router();
-    let server =
-        Server::bind("127.0.0.1:0")?.listeners(1).start(services.router().nest("", api))?;
+    let greet = described(greet).summary("Greets").error(Status::CONFLICT, "It was greeted before");
+    let routes = Router::with_state(())
+        .post("/greet/{name}/{count:int}", greet)
+        .post("/sign", described(sign).tag("book"))
+        .router();
+    let document = services.open_api().title("People").routes(&routes);
+    let api = Api::new(&store).auth(&auth).openapi(document).router();
+    let server = Server::bind("127.0.0.1:0")?
+        .listeners(1)
+        .start(services.router().nest("", api).nest("", routes))?;
     let token = auth.setup_token().ok_or("nobody was to be told")?;
     auth.set_password("admin", token, "a long password", None)?;
     let token = auth.login("admin", "a long password", None)?.token;

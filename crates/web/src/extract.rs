@@ -53,6 +53,8 @@
 
 #[cfg(feature = "auth")]
 mod caller;
+#[cfg(feature = "schemars")]
+mod describe;
 mod state;
 mod store;
 

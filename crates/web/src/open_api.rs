@@ -163,6 +163,44 @@ impl OpenApi {
         self
     }
 
+    /// Adds the described routes of a router
+    /// ([`described`](marmota_http::described)), and the schemas of their types. Routes
+    /// without a description are left out. Paths are those of the router: nest it first if it is
+    /// served under a prefix.
+    ///
+    /// ```
+    /// use marmota_http::{Router, described};
+    /// use marmota_http::extract::{Json, Path};
+    /// use marmota_web::OpenApi;
+    ///
+    /// #[derive(serde::Serialize, schemars::JsonSchema)]
+    /// struct Task {
+    ///     id: i64,
+    ///     title: String,
+    /// }
+    ///
+    /// async fn show(Path(id): Path<i64>) -> Json<Task> {
+    ///     Json(Task { id, title: "Buy milk".to_owned() })
+    /// }
+    ///
+    /// let router = Router::with_state(()).get("/tasks/{id:int}", described(show)).router();
+    /// let document = OpenApi::new().routes(&router).document();
+    /// assert_eq!(document["paths"]["/tasks/{id}"]["get"]["operationId"], "show");
+    /// assert!(document["components"]["schemas"]["Task"].is_object());
+    /// ```
+    #[cfg(feature = "schemars")]
+    pub fn routes(mut self, router: &marmota_http::Router) -> Self {
+        let described = router.descriptions();
+        for (method, path, operation) in described.operations {
+            self = self.operation(method, &path, operation);
+        }
+        for (name, schema) in described.schemas {
+            self = self.schema(&name, schema);
+        }
+        self.is_secured |= described.is_secured;
+        self
+    }
+
     /// Returns the document, with the schema and the response of problem documents.
     ///
     /// ```

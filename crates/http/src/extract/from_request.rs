@@ -73,6 +73,44 @@ impl<S: Clone> FromRequest<S> for State<S> {
     }
 }
 
+/// A value that a layer or a [wrapping function](crate::Router::wrap) has left with the request
+/// ([`Request::set_extension`]), cloned. A request without one is answered by 500, because the
+/// program is at fault.
+///
+/// ```
+/// use marmota_http::extract::Extension;
+/// use marmota_http::{Next, Request, Response, Router, TestRequest};
+///
+/// #[derive(Clone)]
+/// struct User(String);
+///
+/// async fn identify(request: Request, next: Next) -> Response {
+///     let name = request.header_text("x-user").unwrap_or("guest").to_owned();
+///     let _ = request.set_extension(User(name));
+///     next.run(request).await
+/// }
+///
+/// async fn greet(Extension(user): Extension<User>) -> String {
+///     format!("Hello, {}!", user.0)
+/// }
+///
+/// let router = Router::with_state(()).get("/", greet).wrap(identify);
+/// assert_eq!(router.call(TestRequest::get("/"))?.text(), "Hello, guest!");
+/// # Ok::<(), marmota_http::CallError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Extension<T>(pub T);
+
+impl<S, T: Clone + 'static> FromRequest<S> for Extension<T> {
+    fn from_request(request: &Request, _: &S) -> Result<Self, Response> {
+        request.extension().cloned().map(Self).ok_or_else(|| {
+            let name = std::any::type_name::<T>();
+            log::error!("no layer has set an extension of type {name} for {}", request.path());
+            Response::from_status(Status::INTERNAL_SERVER_ERROR)
+        })
+    }
+}
+
 /// Implements the trait for tuples, whose parts are taken in order.
 macro_rules! tuples {
     ($(($($part:ident)*))*) => {

@@ -2,6 +2,7 @@
 //! buffer, taken apart again.
 
 use crate::in_process::error::CallError;
+use crate::message::writer::written::Written;
 use crate::proto::status::Status;
 
 /// The whole answer of [`Router::call`](crate::Router::call).
@@ -79,17 +80,14 @@ impl TestResponse {
     /// Parses the output of a [`ResponseWriter`](crate::ResponseWriter).
     pub(super) fn parse(output: &[u8]) -> Result<Self, CallError> {
         let broken = || CallError::Body("the handler overwrote the head of its answer".into());
-        let end = memchr::memmem::find(output, b"\r\n\r\n").ok_or_else(broken)?;
-        let head = String::from_utf8_lossy(&output[..end]);
-        let mut lines = head.split("\r\n");
-        let code = lines.next().and_then(|line| line.get(9..12)?.parse().ok());
-        let status = match code {
-            Some(101) => Status::SWITCHING_PROTOCOLS,
-            code => code.and_then(Status::new).ok_or_else(broken)?,
-        };
-        let headers = lines.filter_map(|line| line.split_once(": "));
-        let headers = headers.filter(|(name, _)| *name != "Transfer-Encoding");
-        let headers = headers.map(|(name, value)| (name.to_owned(), value.trim().to_owned()));
-        Ok(Self { status, headers: headers.collect(), body: output[end + 4..].to_owned() })
+        let written = Written::of(output).ok_or_else(broken)?;
+        let headers = written.headers().filter(|(name, _)| *name != "Transfer-Encoding");
+        let headers = headers
+            .map(|(name, value)| (name.to_owned(), String::from_utf8_lossy(value).into_owned()));
+        Ok(Self {
+            status: written.status,
+            headers: headers.collect(),
+            body: written.body.to_owned(),
+        })
     }
 }

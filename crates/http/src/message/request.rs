@@ -7,6 +7,7 @@
 //! requests.
 
 mod exchange;
+mod extensions;
 
 use std::borrow::Cow;
 use std::collections::hash_map::RandomState;
@@ -458,60 +459,6 @@ impl Request {
     /// Returns the text of a range that the parser of the head has found to be ASCII.
     fn ascii(&self, span: Span) -> &str {
         std::str::from_utf8(span.of(&self.0.buffer)).unwrap_or_default()
-    }
-
-    /// Leaves a value with the request, for its handler: usually the caller, as
-    /// [`Endpoint::before_body`](crate::Endpoint::before_body) or a layer has authenticated it. A
-    /// request has room for one value.
-    ///
-    /// ```
-    /// use std::ops::ControlFlow;
-    /// use marmota_http::{AddedHeaders, Layer, Request, Response, Router, TestRequest};
-    ///
-    /// struct Tenant(String);
-    /// struct ByHost;
-    ///
-    /// impl Layer for ByHost {
-    ///     fn enter(&self, request: &Request, _: &mut AddedHeaders) -> ControlFlow<Response> {
-    ///         let host = request.host().split('.').next().unwrap_or_default();
-    ///         let _ = request.set_extension(Tenant(host.to_owned()));
-    ///         ControlFlow::Continue(())
-    ///     }
-    /// }
-    ///
-    /// async fn tenant(request: Request) -> String {
-    ///     request.extension::<Tenant>().map_or(String::new(), |tenant| tenant.0.clone())
-    /// }
-    ///
-    /// let router = Router::new().get("/", tenant).layer(ByHost);
-    /// assert_eq!(router.call(TestRequest::get("/").header("Host", "a.example.org"))?.text(), "a");
-    /// # Ok::<(), marmota_http::CallError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// The value, if another one was set before.
-    pub fn set_extension<T: 'static>(&self, value: T) -> Result<(), T> {
-        let slot = &self.0.before_body.get_or_init(Rc::default).extension;
-        if slot.get().is_some() {
-            return Err(value);
-        }
-        let _ = slot.set(Box::new(value));
-        Ok(())
-    }
-
-    /// Returns the value of [`Request::set_extension`], if it has this type.
-    ///
-    /// ```
-    /// use marmota_http::{Request, Router, TestRequest};
-    /// async fn level(request: Request) -> String {
-    ///     request.extension::<u8>().map_or("none".to_owned(), u8::to_string)
-    /// }
-    /// let router = Router::new().get("/", level);
-    /// assert_eq!(router.call(TestRequest::get("/"))?.text(), "none");
-    /// # Ok::<(), marmota_http::CallError>(())
-    /// ```
-    pub fn extension<T: 'static>(&self) -> Option<&T> {
-        self.0.before_body.get()?.extension.get()?.downcast_ref()
     }
 }
 

@@ -20,7 +20,7 @@ use crate::message::request::Request;
 use crate::proto::header::{HeaderError, check_header};
 use crate::proto::method::Method;
 use crate::proto::status::Status;
-pub use into_response::IntoResponse;
+pub use into_response::{Html, IntoResponse};
 
 /// An answer that comes later: the future of [`Flow::Later`](crate::Flow::Later). It is polled on
 /// the connection's own thread only.
@@ -210,11 +210,7 @@ impl Response {
         name: impl Into<Cow<'static, str>>,
         value: impl Into<Cow<'static, str>>,
     ) -> Result<Self, HeaderError> {
-        let value = match value.into() {
-            Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
-            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
-        };
-        self.add_header(name.into(), value)?;
+        self.add_header(name.into(), text_bytes(value.into()))?;
         Ok(self)
     }
 
@@ -318,6 +314,63 @@ impl Response {
         &self.content_type
     }
 
+    /// Returns the value of the first header with this name. Case is ignored.
+    ///
+    /// ```
+    /// use marmota_http::Response;
+    /// let answer = Response::text("a").with_header("X-A", "1")?;
+    /// assert_eq!(answer.header("x-a"), Some(&b"1"[..]));
+    /// assert_eq!(answer.header("Content-Type"), Some(&b"text/plain; charset=utf-8"[..]));
+    /// # Ok::<(), marmota_http::HeaderError>(())
+    /// ```
+    pub fn header(&self, name: &str) -> Option<&[u8]> {
+        if name.eq_ignore_ascii_case("content-type") {
+            return Some(self.content_type.as_bytes()).filter(|value| !value.is_empty());
+        }
+        let mut headers = self.headers();
+        headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    /// Sets a header, in place of all headers with this name.
+    ///
+    /// ```
+    /// use marmota_http::Response;
+    /// let mut answer = Response::text("a").with_header("Cache-Control", "no-store")?;
+    /// answer.set_header("cache-control", "max-age=60")?;
+    /// assert!(answer.headers().eq([("cache-control", &b"max-age=60"[..])]));
+    /// # Ok::<(), marmota_http::HeaderError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`with_header`](Self::with_header); nothing is changed then.
+    pub fn set_header(
+        &mut self,
+        name: impl Into<Cow<'static, str>>,
+        value: impl Into<Cow<'static, str>>,
+    ) -> Result<(), HeaderError> {
+        let (name, value) = (name.into(), text_bytes(value.into()));
+        check_header(&name, &value)?;
+        self.remove_header(&name);
+        self.add_header(name, value)
+    }
+
+    /// Removes all headers with this name. `Content-Length` and the other headers that the server
+    /// writes by itself are not part of a response.
+    ///
+    /// ```
+    /// use marmota_http::Response;
+    /// let mut answer = Response::text("a").with_header("X-Powered-By", "a framework")?;
+    /// answer.remove_header("x-powered-by");
+    /// assert_eq!(answer.headers().count(), 0);
+    /// # Ok::<(), marmota_http::HeaderError>(())
+    /// ```
+    pub fn remove_header(&mut self, name: &str) {
+        if name.eq_ignore_ascii_case("content-type") {
+            self.content_type = Cow::Borrowed("");
+        }
+        self.headers.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+    }
+
     /// Returns the headers other than `Content-Type`, in order.
     ///
     /// ```
@@ -390,9 +443,27 @@ impl Response {
         response
     }
 
+    /// Returns an answer of parts that were checked already.
+    pub(crate) fn of_parts(
+        status: Status,
+        content_type: Cow<'static, str>,
+        headers: Vec<(Cow<'static, str>, Cow<'static, [u8]>)>,
+        body: Payload,
+    ) -> Self {
+        Self { status, content_type, headers, body }
+    }
+
     /// Returns the part after the head.
     pub(crate) fn into_payload(self) -> Payload {
         self.body
+    }
+}
+
+/// Returns the bytes of a text.
+fn text_bytes(text: Cow<'static, str>) -> Cow<'static, [u8]> {
+    match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.as_bytes()),
+        Cow::Owned(text) => Cow::Owned(text.into_bytes()),
     }
 }
 

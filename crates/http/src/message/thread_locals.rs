@@ -14,6 +14,7 @@
 //! Connections, the writer and HTTP/2 get it as an argument. In-process calls make one per request.
 
 use std::any::Any;
+use std::cell::RefCell;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -102,6 +103,8 @@ pub(crate) struct ThreadLocals {
     pub(crate) sealed: Vec<u8>,
     /// A task in reserve.
     spare: Option<Task>,
+    /// The state for handlers whose answers are returned as values, once there was one.
+    inner: Option<Rc<RefCell<Self>>>,
 }
 
 impl ThreadLocals {
@@ -152,6 +155,7 @@ impl ThreadLocals {
             runs,
             sealed: Vec::new(),
             spare: None,
+            inner: None,
         };
         local.tick();
         local
@@ -180,6 +184,22 @@ impl ThreadLocals {
         self.replacement = Some(routes);
         self.exchanges = Vec::new();
         self.runs = (0..endpoints).map(|_| None).collect();
+        self.inner = None;
+    }
+
+    /// Returns the state for handlers whose answers are not sent but returned as values. Their
+    /// answers have neither `Server` nor `Date`.
+    pub(crate) fn inner(&mut self) -> Rc<RefCell<Self>> {
+        let (context, inbox) = (&self.context, &self.inbox);
+        let inner = self.inner.get_or_insert_with(|| {
+            let (context, inbox) = (Arc::clone(context), Arc::clone(inbox));
+            let (limits, bodies) = (self.limits.clone(), Arc::clone(&self.bodies));
+            let mut inner = Self::new(limits, context, self.runs.len(), inbox, bodies, "");
+            // Its clock does not run, so the lines stay.
+            inner.head_ok = STATUS_OK.to_vec();
+            Rc::new(RefCell::new(inner))
+        });
+        Rc::clone(inner)
     }
 
     /// Reads the clock, once per turn. It uses the standard library on purpose: rustix' own look-up

@@ -10,6 +10,7 @@
 #[cfg(feature = "compression")]
 mod compress;
 mod reply;
+pub(crate) mod written;
 
 use crate::body::Body;
 use crate::body::producer::BodyStream;
@@ -21,7 +22,7 @@ use crate::message::thread_locals::ThreadLocals;
 use crate::proto::head::is_value;
 use crate::proto::header::{HeaderError, check_header};
 use crate::proto::status::Status;
-use crate::reactor::task::Task;
+use crate::reactor::task::{Task, Token};
 pub(crate) use reply::{Framing, Persistence, ReplyTo, Tail};
 
 /// The length from which a body is sent from where it is instead of being copied after its head:
@@ -93,6 +94,8 @@ pub struct ResponseWriter<'a> {
     pub(crate) layers_done: bool,
     /// The task of a future that was polled already and is pending.
     pub(crate) waiting: Option<Task>,
+    /// The place of an answer that is not sent but returned as a value, if it is passed as one.
+    value: Option<&'a mut Option<Response>>,
 }
 
 impl<'a> ResponseWriter<'a> {
@@ -111,7 +114,31 @@ impl<'a> ResponseWriter<'a> {
             added: AddedHeaders::default(),
             layers_done: false,
             waiting: None,
+            value: None,
         }
+    }
+
+    /// Begins an answer that is not sent but returned as a value: `value` gets it if it is passed to
+    /// [`respond`](Self::respond); else `out` has it
+    /// ([`Written`](crate::message::writer::written::Written)). The layers have run already. `token`
+    /// is that of the connection.
+    pub(crate) fn for_value(
+        out: &'a mut Vec<u8>,
+        local: &'a mut ThreadLocals,
+        token: Token,
+        value: &'a mut Option<Response>,
+    ) -> Self {
+        let persistence = Persistence::Implied;
+        let to = ReplyTo { persistence, head_only: false, is_http10: false, token };
+        let mut writer = Self::new(out, local, to);
+        writer.layers_done = true;
+        writer.value = Some(value);
+        writer
+    }
+
+    /// Returns the name of the connection, for wake-ups.
+    pub(crate) fn token(&self) -> Token {
+        self.to.token
     }
 
     /// Sets the status. Headers and a body that were already written are discarded, as by
@@ -264,6 +291,11 @@ impl<'a> ResponseWriter<'a> {
     /// ```
     pub fn respond(&mut self, response: Response) {
         self.status(response.status());
+        if let Some(value) = &mut self.value {
+            **value = Some(response);
+            self.stage = Stage::Whole;
+            return;
+        }
         if !response.content_type().is_empty() {
             self.content_type(response.content_type());
         }
@@ -372,6 +404,9 @@ impl<'a> ResponseWriter<'a> {
         self.out.truncate(self.start);
         self.tail = None;
         self.stage = Stage::Fresh(Status::OK);
+        if let Some(value) = &mut self.value {
+            **value = None;
+        }
     }
 
     /// Returns true if anything was written for this answer.
@@ -524,8 +559,9 @@ impl<'a> ResponseWriter<'a> {
     /// Returns the status of an answer whose head is written, otherwise the one that it will have.
     #[cfg(feature = "tracing")]
     pub(crate) fn written_status(&self) -> u16 {
-        match self.stage {
-            Stage::Fresh(status) => status.code(),
+        match (self.stage, self.value.as_deref()) {
+            (Stage::Fresh(status), _) => status.code(),
+            (_, Some(Some(value))) => value.status().code(),
             _ => {
                 let digits = self.out.get(self.start + 9..self.start + 12);
                 let digits = digits.and_then(|digits| std::str::from_utf8(digits).ok());

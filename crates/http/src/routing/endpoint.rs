@@ -51,6 +51,9 @@ pub struct Endpoint {
     pub(crate) compresses_from: Option<usize>,
     /// Its requests may be answered after the routes were replaced.
     pub(crate) outlives_routes: bool,
+    /// Describes the route for OpenAPI.
+    #[cfg(feature = "schemars")]
+    pub(crate) describe: Option<Arc<crate::extract::describe::Describe>>,
 }
 
 /// A decision on a request by its head.
@@ -110,6 +113,8 @@ impl Endpoint {
             is_layered: false,
             compresses_from: None,
             outlives_routes: false,
+            #[cfg(feature = "schemars")]
+            describe: None,
         }
     }
 
@@ -341,22 +346,31 @@ where
     T::Output: IntoResponse,
 {
     fn handle(&self, request: &Request, out: &mut ResponseWriter<'_>) -> Flow {
-        let endpoint = out.endpoint;
-        let mut run = out.local().take_run::<T>(endpoint);
-        run.set(Some((self.0)(request.clone())));
-        let task = out.task();
-        match poll(&mut run, &mut Context::from_waker(task.waker())) {
-            Poll::Ready(answer) => {
-                run.set(None);
-                out.local().give_run(endpoint, run);
-                out.local().give_task(task);
-                out.respond(answer.into_response());
-                Flow::Done
-            }
-            Poll::Pending => {
-                out.waiting = Some(task);
-                Flow::Later(Box::pin(PendingHandler(run)))
-            }
+        answer_by((self.0)(request.clone()), out)
+    }
+}
+
+/// Answers by a future, which is polled once here.
+pub(super) fn answer_by<T>(future: T, out: &mut ResponseWriter<'_>) -> Flow
+where
+    T: Future + 'static,
+    T::Output: IntoResponse,
+{
+    let endpoint = out.endpoint;
+    let mut run = out.local().take_run::<T>(endpoint);
+    run.set(Some(future));
+    let task = out.task();
+    match poll(&mut run, &mut Context::from_waker(task.waker())) {
+        Poll::Ready(answer) => {
+            run.set(None);
+            out.local().give_run(endpoint, run);
+            out.local().give_task(task);
+            out.respond(answer.into_response());
+            Flow::Done
+        }
+        Poll::Pending => {
+            out.waiting = Some(task);
+            Flow::Later(Box::pin(PendingHandler(run)))
         }
     }
 }

@@ -284,6 +284,12 @@ impl Router {
         self.routes.iter().map(|route| (route.method, &*route.pattern))
     }
 
+    /// Returns all routes with their endpoints, in order.
+    #[cfg(feature = "schemars")]
+    pub(crate) fn endpoints(&self) -> impl Iterator<Item = (Option<Method>, &str, &Endpoint)> {
+        self.routes.iter().map(|route| (route.method, &*route.pattern, &route.endpoint))
+    }
+
     /// Sets the endpoint for paths that no pattern matches. Default: 404.
     ///
     /// ```

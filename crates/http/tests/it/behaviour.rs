@@ -32,3 +32,4 @@ mod unix;
 mod unread;
 mod uploads;
 mod websockets;
+mod wrapping;

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use h2::client::SendRequest;
 use marmota_http::{
-    Admission, BodyError, BodyStream, Endpoint, Event, Flow, Limits, Method, Request, Response,
-    RouteChanges, Router, Version,
+    Admission, BodyError, BodyStream, Endpoint, Event, Flow, Limits, Method, Next, Request,
+    Response, RouteChanges, Router, Version,
 };
 
 use super::client::{Client, Gate, PATIENCE, bind, over_tls, serve, serve_with};
@@ -140,6 +140,36 @@ async fn upload(client: &SendRequest<Bytes>, path: &str, body: Bytes) -> (u16, S
     let answer = read(response).await.unwrap();
     sending.abort();
     answer
+}
+
+#[test]
+fn wrapped_handlers_answer_as_others() {
+    let mark = |request: Request, next: Next| async move {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let mut answer = next.run(request).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        answer.set_header("X-Seen", answer.status().code().to_string()).unwrap();
+        answer
+    };
+    let server = serve(router().wrap(mark));
+    run(async {
+        let client = connect(server.local_addr()).await;
+        for (path, status, text) in [
+            ("/direct/7", 200, "7".to_owned()),
+            ("/later", 200, "later".to_owned()),
+            ("/large", 200, "x".repeat(3 << 20)),
+            ("/made", 200, "m".repeat(1_000_000)),
+            ("/events", 200, "data: 0\n\ndata: 1\n\ndata: 2\n\n".to_owned()),
+        ] {
+            assert!(ask(&client, get(path)).await == (status, text), "{path}");
+        }
+        assert_eq!(ask(&client, get("/panic")).await.0, 500);
+        assert_eq!(upload(&client, "/length", vec![1; 70_000].into()).await.1, "70000");
+        assert_eq!(upload(&client, "/sum", vec![1; 700_000].into()).await.1, "700000");
+        let mut client = client.ready().await.unwrap();
+        let head = client.send_request(get("/later"), true).unwrap().0.await.unwrap();
+        assert_eq!(head.headers()["x-seen"], "200");
+    });
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use marmota_http::websocket::Close;
 use marmota_http::{
-    Broadcast, Endpoint, Flow, Limits, Method, Protocol, ProtocolStep, Request, Response,
+    Broadcast, Endpoint, Flow, Limits, Method, Next, Protocol, ProtocolStep, Request, Response,
     RouteChanges, Router, RunningServer, Status, Turn, WebSocketOptions,
 };
 
@@ -102,6 +102,22 @@ fn messages_go_there_and_back() {
     client.send(frame(0x88, b"\x03\xe8bye"));
     assert_eq!(next(&mut client), (0x88, b"\x03\xe8bye".to_vec()));
     assert!(client.is_closed());
+}
+
+#[test]
+fn a_websocket_opens_inside_of_a_function() {
+    let wrapped = router().wrap(|request: Request, next: Next| async move {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        let mut answer = next.run(request).await;
+        answer.set_header("X-Seen", answer.status().code().to_string()).unwrap();
+        answer
+    });
+    let server = serve(wrapped);
+    let mut client = open(&server, "/echo");
+    client.send(frame(0x81, b"there"));
+    assert_eq!(next(&mut client), (0x81, b"there".to_vec()));
+    client.send(frame(0x88, b"\x03\xe8bye"));
+    assert_eq!(next(&mut client), (0x88, b"\x03\xe8bye".to_vec()));
 }
 
 #[test]

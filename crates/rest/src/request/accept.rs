@@ -17,6 +17,7 @@
 //! | `application/json` | JSON | JSON |
 //! | `application/x-ndjson` | lines | 406; batches: lines or JSON, as their body |
 //! | `application/x-ndjson;q=0.5, application/json` | JSON | JSON |
+//! | `application/json; profile=columns` | JSON, with arrays of values as rows | JSON |
 //! | `text/event-stream` | events | 406 |
 //! | `text/html` | 406 | 406 |
 
@@ -63,6 +64,8 @@ struct Acceptance {
     exactness: u8,
     /// The place at which the type is named, not only matched by a wildcard.
     named_at: Option<usize>,
+    /// The range has `profile=columns`.
+    in_columns: bool,
 }
 
 /// What a header accepts of the supported types.
@@ -130,13 +133,34 @@ pub(crate) fn list_format(request: &Request) -> ListFormat {
     best.0
 }
 
+/// Returns true if the client prefers pages whose rows are arrays of values, after a list of the
+/// columns: it names `application/json; profile=columns`, with no lower weight than another JSON.
+pub(crate) fn prefers_columns(request: &Request) -> bool {
+    let header = request.header_text("accept");
+    header.is_some_and(|header| acceptances(header).json.in_columns)
+}
+
+/// Refuses the form of [`prefers_columns`] for an answer whose rows are no plain rows of a table.
+///
+/// # Errors
+/// 406 if the client prefers it.
+pub(crate) fn refuse_columns(request: &Request, answer: &str) -> ApiResult<()> {
+    if !prefers_columns(request) {
+        return Ok(());
+    }
+    let message = format!(
+        "{answer} is not available with `profile=columns`; send `Accept: application/json`"
+    );
+    Err(ApiError::from(Error::new(ErrorKind::Invalid, message)).with_status(Status::NOT_ACCEPTABLE))
+}
+
 /// Returns what a header accepts. For each type the most specific matching range counts.
 ///
-/// The order of specificity is a named type, `application/*`, `*/*`. Parameters other than `q` are
-/// ignored, and a `q` that is not a number counts as 1, so that a sloppy client gets an answer.
+/// The order of specificity is a named type, `application/*`, `*/*`; of a type that is named again,
+/// the higher weight counts. Parameters other than `q` and `profile=columns` are ignored, and a `q` that is not a number counts as 1, so that a sloppy client gets an answer.
 /// Elements without a slash are skipped.
 fn acceptances(header: &str) -> Acceptances {
-    let none = Acceptance { weight: 0.0, exactness: 0, named_at: None };
+    let none = Acceptance { weight: 0.0, exactness: 0, named_at: None, in_columns: false };
     let (mut json, mut lines, mut events) = (none, none, none);
     let mut is_empty = true;
     for (place, part) in header.split(',').enumerate() {
@@ -146,8 +170,12 @@ fn acceptances(header: &str) -> Acceptances {
             continue;
         }
         is_empty = false;
-        let weight = parameters
-            .filter_map(|parameter| parameter.split_once('='))
+        let mut named = parameters.filter_map(|parameter| parameter.split_once('='));
+        let in_columns = named.clone().any(|(name, value)| {
+            let is_profile = name.trim().eq_ignore_ascii_case("profile");
+            is_profile && value.trim().trim_matches('"').eq_ignore_ascii_case("columns")
+        });
+        let weight = named
             .find(|(name, _)| name.trim().eq_ignore_ascii_case("q"))
             .and_then(|(_, value)| value.trim().parse::<f32>().ok())
             .unwrap_or(1.0);
@@ -162,8 +190,10 @@ fn acceptances(header: &str) -> Acceptances {
             (&mut events, range.eq_ignore_ascii_case(EVENTS), 0),
         ] {
             let exactness = if is_named { 3 } else { wildcard };
-            if exactness > best.exactness {
+            let is_better = exactness == 3 && best.exactness == 3 && weight > best.weight;
+            if exactness > best.exactness || is_better {
                 (best.exactness, best.weight) = (exactness, weight);
+                best.in_columns = in_columns && is_named && weight > 0.0;
             }
             if is_named {
                 best.named_at.get_or_insert(place);
@@ -198,6 +228,23 @@ mod tests {
             let accepted = acceptances(header);
             assert_eq!((accepted.json.weight, accepted.lines.weight), (json, lines), "{header}");
             assert_eq!(accepted.events.weight, 0.0, "{header}");
+        }
+    }
+
+    #[test]
+    fn columns_have_to_be_preferred() {
+        for (header, in_columns) in [
+            ("application/json", false),
+            ("application/json; profile=columns", true),
+            ("Application/JSON;Profile=\"Columns\"; q=0.5, */*;q=0.1", true),
+            ("application/json, application/json;profile=columns", false),
+            ("application/json;q=0.5, application/json;profile=columns", true),
+            ("application/json;profile=columns;q=0", false),
+            ("application/json;profile=rows", false),
+            ("application/x-ndjson;profile=columns, application/json;q=0.5", false),
+            ("*/*;profile=columns", false),
+        ] {
+            assert_eq!(acceptances(header).json.in_columns, in_columns, "{header}");
         }
     }
 }

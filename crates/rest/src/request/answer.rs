@@ -19,6 +19,8 @@ use marmota_web::ApiError;
 use crate::protocol::etag::Etag;
 
 pub(crate) const JSON: &str = "application/json";
+/// The media type of a page whose rows are arrays of values.
+pub(crate) const JSON_COLUMNS: &str = "application/json; profile=columns";
 /// The `Cache-Control` of responses that depend on the caller: shared caches must not reuse them.
 pub(crate) const PRIVATE: &str = "private, no-cache";
 /// The header with the position of a write in the change feed.

@@ -30,6 +30,9 @@
 //! In the order `rank`, the page has the scores of its rows, and with `snippet` extracts of fields
 //! ([`crate::request::ranked`]).
 //!
+//! With `Accept: application/json; profile=columns` the names of the fields come once, and each row
+//! is an array of values. Such a page has no `ETag`, and no related rows.
+//!
 //! The history of a row ([`crate::rows::history`]) is a list, too, of a table with a fixed filter.
 
 use std::ops::ControlFlow;
@@ -44,7 +47,8 @@ use crate::expand::read::Expansion;
 use crate::protocol::cursor;
 use crate::protocol::etag::{self, Etag};
 use crate::protocol::scratch_buffer::ScratchBuffer;
-use crate::request::answer::{Answer, Head, JSON};
+use crate::request::accept;
+use crate::request::answer::{Answer, Head, JSON, JSON_COLUMNS};
 use crate::request::call::{Execute, Interrupt, Next, Verb};
 use crate::request::pages::{Page, PageName};
 use crate::request::params::{self, CountKind, ListParams};
@@ -83,6 +87,8 @@ pub(crate) struct Reading {
     /// The preference `count` of the request.
     preferred: Option<CountKind>,
     writer: json::RowWriter,
+    /// True if each row is an array of values, after the names of the columns.
+    in_columns: bool,
     /// The body so far.
     body: ScratchBuffer,
     /// The number of rows in the body.
@@ -124,8 +130,9 @@ impl List {
     pub(crate) fn among(context: RequestContext<'_>, only: Option<FilterExpr>) -> ApiResult<Self> {
         let pages = &context.api.pages;
         let preferred = params::preferred_count(context.request)?;
-        // The name of a page consists of its URL, which does not have the preferences.
+        // The name of a page consists of its URL, which has neither the preferences nor the form.
         let name = match preferred {
+            _ if accept::prefers_columns(context.request) => None,
             None => pages.name(context.store, context.table(), context.request),
             Some(_) => None,
         };
@@ -164,6 +171,10 @@ impl Reading {
         let counts = params.count || context.request.method() == Method::Head;
         let expansion =
             params.expand.take().map(|text| Expansion::of(context, &text)).transpose()?;
+        let in_columns = accept::prefers_columns(context.request);
+        if expansion.is_some() {
+            accept::refuse_columns(context.request, "`expand`")?;
+        }
         if let (Some(expansion), Some(fields)) = (&expansion, &mut params.query.fields) {
             *fields = fields.union(expansion.fields());
         }
@@ -176,7 +187,10 @@ impl Reading {
         let has_computed = params.ranked.is_some() || params.snippets.is_some();
         let computed = has_computed.then(|| Box::new(Computed::new(params.ranked.as_ref())));
         let mut body = ScratchBuffer::take();
-        body.extend_from_slice(page_document::BEGIN);
+        match in_columns {
+            true => page_document::begin_columns(&mut body, context.table(), params.shown),
+            false => body.extend_from_slice(page_document::BEGIN),
+        }
         let writer = json::RowWriter::new();
         Ok(Self {
             name,
@@ -187,6 +201,7 @@ impl Reading {
             counts,
             preferred,
             writer,
+            in_columns,
             body,
             rows: 0,
             next: None,
@@ -219,7 +234,10 @@ impl Reading {
             if self.rows > 1 {
                 self.body.push(b',');
             }
-            self.writer.write(&mut self.body, table, self.params.shown, row);
+            match self.in_columns {
+                true => json::write_values(&mut self.body, table, self.params.shown, row),
+                false => self.writer.write(&mut self.body, table, self.params.shown, row),
+            }
         }
         if self.rows == self.params.rows_max {
             self.next = Some(match (&place, &self.params.ranked) {
@@ -258,7 +276,8 @@ impl Reading {
         let name = self.name.filter(|&name| {
             context.api.pages.keep(name, source, context.request, link.as_deref(), &self.body)
         });
-        let mut head = Head::new(Status::OK, JSON).etag(name.map(|name| name.etag));
+        let media_type = if self.in_columns { JSON_COLUMNS } else { JSON };
+        let mut head = Head::new(Status::OK, media_type).etag(name.map(|name| name.etag));
         head.link = link;
         self.count_in(context, &mut head);
         answer.whole(head, &mut self.body);

@@ -2,13 +2,28 @@
 //!
 //! ```text
 //! {"rows":[{"name":"Emmy Noether"}],"next":"/api/person?limit=1&after=WyJB…","count":2}
+//! {"columns":["name"],"rows":[["Emmy Noether"]],"next":"/api/person?limit=1&after=WyJB…","count":2}
 //! ```
 
 use marmota_http::QueryParams;
-use marmota_model::json;
+use marmota_model::{FieldSet, Table, json};
 
 /// The begin of a document; the rows follow, with commas between.
 pub(crate) const BEGIN: &[u8] = b"{\"rows\":[";
+
+/// Appends the begin of a document whose rows are arrays: the names of their columns.
+pub(crate) fn begin_columns(body: &mut Vec<u8>, table: &Table, fields: FieldSet) {
+    body.extend_from_slice(b"{\"columns\":[");
+    for (place, position) in fields.iter().enumerate() {
+        if place > 0 {
+            body.push(b',');
+        }
+        json::write_string(body, &table.fields()[position].name);
+    }
+    // The first byte of the usual begin is there already.
+    body.extend_from_slice(b"],");
+    body.extend_from_slice(&BEGIN[1..]);
+}
 
 /// Appends the end of a document after its rows: the URL of the next page, if one follows, the number
 /// of all rows, if it was requested, and other members, each with a comma in front.

@@ -265,3 +265,75 @@ fn a_page_has_a_tag_until_its_table_is_written_to() {
         client.get("/api/person?filter=nothing").is(400);
     });
 }
+
+#[test]
+fn rows_are_arrays_of_values_for_those_who_prefer_it() {
+    const COLUMNS: &str = "Accept: application/json; profile=columns";
+    on_every_cached_engine(|service| {
+        let client = &mut service.client();
+        let get = |client: &mut Client, query: &str, accept: &str| {
+            client.send(&format!("GET /api/person{query}"), &[accept], b"")
+        };
+        let empty = get(client, "?fields=id,last_name", COLUMNS).is(200);
+        assert_eq!(empty.text(), r#"{"columns":["id","last_name"],"rows":[],"next":null}"#);
+        seed(client);
+        // A page as objects first: its tag and its place in the cache are not those of the arrays.
+        let page = client.get("/api/person?order=id&limit=2&count=true").is(200);
+        let tag = page.header("etag").map(str::to_owned);
+        let answer = get(client, "?order=id&limit=2&count=true", COLUMNS).is(200);
+        assert_eq!(answer.header("content-type"), Some("application/json; profile=columns"));
+        assert_eq!(answer.header("etag"), None);
+        let (page, answer) = (page.value(), answer.value());
+        let columns: Vec<&str> = answer["columns"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|name| name.as_str().unwrap())
+            .collect();
+        let row_of = |values: &Value| -> Value {
+            let values = values.as_array().unwrap();
+            assert_eq!(values.len(), columns.len());
+            columns.iter().copied().map(str::to_owned).zip(values.iter().cloned()).collect()
+        };
+        let rows: Vec<Value> = answer["rows"].as_array().unwrap().iter().map(row_of).collect();
+        assert_eq!(json!(rows), page["rows"]);
+        assert_eq!((&answer["next"], &answer["count"]), (&page["next"], &page["count"]));
+        if let Some(tag) = tag {
+            let known = format!("If-None-Match: {tag}");
+            let target = "GET /api/person?order=id&limit=2&count=true";
+            client.send(target, &[COLUMNS, &known], b"").is(200);
+        }
+        let next = answer["next"].as_str().unwrap().to_owned();
+        let next = client.send(&format!("GET {next}"), &[COLUMNS], b"").is(200).value();
+        assert_eq!(next["rows"][0][0], 3);
+        let answer = get(client, "?fields=last_name&id=6", COLUMNS).is(200).text();
+        assert_eq!(answer, r#"{"columns":["last_name"],"rows":[["O\"Neil"]],"next":null}"#);
+        get(client, "?group=last_name", COLUMNS).is(406);
+        get(client, "?fields=x", COLUMNS).is(400);
+        assert!(get(client, "", "Accept: application/json").is(200).text().starts_with("{\"rows"));
+    });
+}
+
+#[test]
+fn a_list_of_arrays_is_smaller() {
+    on_every_engine(|service| {
+        let client = &mut service.client();
+        for _ in 0..17 {
+            seed(client);
+        }
+        // The service of the tests has pages of up to 50 rows.
+        let mut bytes_of_100_rows = |headers: &[&str]| {
+            let (mut target, mut bytes) = ("/api/person?limit=50".to_owned(), 0);
+            for _ in 0..2 {
+                let page = client.send(&format!("GET {target}"), headers, b"").is(200);
+                bytes += page.text().len();
+                target = page.value()["next"].as_str().unwrap().to_owned();
+            }
+            bytes
+        };
+        let objects = bytes_of_100_rows(&[]);
+        let arrays = bytes_of_100_rows(&["Accept: application/json; profile=columns"]);
+        println!("100 rows: {objects} bytes as objects, {arrays} as arrays");
+        assert!(arrays * 3 < objects * 2, "{arrays} of {objects} bytes");
+    });
+}

@@ -1,7 +1,7 @@
 //! `GET /api/openapi.json`: what tools are told of the tables.
 
 use marmota_auth::{Auth, Settings};
-use marmota_http::{Method, Server};
+use marmota_http::{Method, Next, Router, Server, Status, TestRequest, described};
 use marmota_memory::Memory;
 use marmota_model::{Field, KeyKind, Kind, Literal, Role, Rule, Schema, Variant};
 use marmota_rest::{Api, OpenApi};
@@ -206,4 +206,72 @@ fn who_may_not_use_a_table_is_not_told_of_it() {
         assert_eq!(operation["tags"], json!(["auth"]));
     }
     server.shutdown().unwrap();
+}
+
+/// A form of a person that no table has.
+#[derive(Debug, serde::Deserialize, serde::Serialize, schemars::JsonSchema, PartialEq)]
+struct Card {
+    text: String,
+}
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct CardOptions {
+    /// In capital letters.
+    #[serde(default)]
+    upper: bool,
+}
+
+async fn card(
+    store: marmota_rest::extract::CallerStore,
+    marmota_http::extract::Path(id): marmota_http::extract::Path<i64>,
+    marmota_http::extract::Query(options): marmota_http::extract::Query<CardOptions>,
+) -> Result<marmota_http::extract::Json<Card>, marmota_rest::ApiError> {
+    let text = format!("{id} of {}", store.exposed_tables().count());
+    let text = if options.upper { text.to_uppercase() } else { text };
+    Ok(marmota_http::extract::Json(Card { text }))
+}
+
+#[test]
+fn custom_routes_are_described_by_their_types_and_answer_as_described() {
+    let store = builder().open().unwrap();
+    let routes = Router::with_state(store.clone())
+        .get(
+            "/cards/{id:int}",
+            described(card).summary("A card").error(Status::GONE, "It was lost"),
+        )
+        .get("/hidden", || async { "not described" })
+        .router();
+    let document = OpenApi::new().routes(&routes);
+    let router = Api::new(&store).openapi(document).router().nest("", routes);
+    let router = router.wrap(|request, next: Next| async move {
+        let mut answer = next.run(request).await;
+        let _ = answer.set_header("X-Wrapped", "1");
+        answer
+    });
+    let answer = router.call(TestRequest::get("/api/openapi.json")).unwrap();
+    assert_eq!(answer.header("X-Wrapped"), Some("1"), "REST's routes are wrapped too");
+    let document: Value = answer.json().unwrap();
+    assert_eq!(document["paths"]["/hidden"], Value::Null);
+    let operation = &document["paths"]["/cards/{id}"]["get"];
+    assert_eq!(operation["operationId"], "card");
+    assert_eq!(operation["summary"], "A card");
+    let parameters = &operation["parameters"];
+    let id = json!({ "type": "integer", "format": "int64" });
+    assert_eq!(
+        parameters[0],
+        json!({ "name": "id", "in": "path", "required": true, "schema": id })
+    );
+    assert_eq!((&parameters[1]["name"], &parameters[1]["in"]), (&json!("upper"), &json!("query")));
+    assert_eq!(parameters[1]["required"], false);
+    assert_eq!(parameters[1]["description"], "In capital letters.");
+    for status in ["400", "401", "403", "404", "410", "default"] {
+        assert!(operation["responses"][status].is_object(), "{status}");
+    }
+    let schema = &operation["responses"]["200"]["content"]["application/json"]["schema"];
+    assert_eq!(schema["$ref"], "#/components/schemas/Card");
+    let described = &document["components"]["schemas"]["Card"];
+    assert_eq!(described["description"], "A form of a person that no table has.");
+    assert_eq!(described["required"], json!(["text"]));
+    let answer = router.call(TestRequest::get("/cards/7?upper=true")).unwrap();
+    assert_eq!(answer.json::<Card>().unwrap(), Card { text: "7 OF 2".to_owned() });
 }

@@ -3,6 +3,8 @@
 //! Errors of this crate with a meaning for the client implement [`IntoResponse`] too: here, or next
 //! to their type.
 
+use std::borrow::Cow;
+
 use crate::body::body_buffer::BodyError;
 use crate::message::response::Response;
 use crate::proto::header::HeaderError;
@@ -69,6 +71,24 @@ impl IntoResponse for &'static str {
 impl IntoResponse for String {
     fn into_response(self) -> Response {
         Response::text(self)
+    }
+}
+
+/// A page as the answer of a handler, as [`Response::html`] makes it.
+///
+/// ```
+/// use marmota_http::{Html, Router, TestRequest};
+/// let router = Router::new().get("/", |_| async { Html("<p>Hello</p>") });
+/// let answer = router.call(TestRequest::get("/"))?;
+/// assert_eq!(answer.header("Content-Type"), Some("text/html; charset=utf-8"));
+/// # Ok::<(), marmota_http::CallError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Html<T>(pub T);
+
+impl<T: Into<Cow<'static, str>>> IntoResponse for Html<T> {
+    fn into_response(self) -> Response {
+        Response::html(self.0)
     }
 }
 

@@ -47,6 +47,7 @@ use serde_json::{Value, json};
 
 use super::fields::Body;
 use super::{answer, batches, body, fields, in_path, in_query, reference};
+use crate::request::answer::JSON_COLUMNS;
 
 /// Adds the routes that the caller may use: the description of the tables, the routes of each
 /// table, and batches if the caller may write to any table. `base` is the prefix of the API,
@@ -320,6 +321,7 @@ impl Ways<'_> {
         }
         let mut answered = answer("A page, or all rows as lines", &page(&self.row()));
         answered["content"]["application/x-ndjson"] = json!({ "schema": self.row() });
+        answered["content"][JSON_COLUMNS] = json!({ "schema": page_in_columns() });
         if self.has_events {
             let events = "Server-sent events: `snapshot` with the page, then a `patch` (RFC 6902) \
                           for each commit that changes it";
@@ -599,14 +601,27 @@ fn of_expand() -> Value {
 /// Returns the schema of a page: `rows` of the schema `of`, `next` with a URL or null, and `count`,
 /// which is present only if it was requested.
 fn page(of: &Value) -> Value {
+    // A group has the fields and values that were requested.
+    page_of(&json!({ "anyOf": [of, { "type": "object", "title": "group" }] }))
+}
+
+/// Returns the schema of a page whose rows are arrays of values.
+fn page_in_columns() -> Value {
+    let mut page = page_of(&json!({ "type": "array", "description": "A value for each column" }));
+    page["required"] = json!(["columns", "rows"]);
+    page["properties"]["columns"] = json!({ "type": "array", "items": { "type": "string" } });
+    page
+}
+
+/// Returns the schema of a page with these rows.
+fn page_of(row: &Value) -> Value {
     json!({
         "type": "object",
         "required": ["rows"],
         "properties": {
             "rows": {
                 "type": "array",
-                // A group has the fields and values that were requested.
-                "items": { "anyOf": [of, { "type": "object", "title": "group" }] },
+                "items": row,
             },
             "next": { "type": ["string", "null"], "description": "The URL of the next page" },
             "count": { "type": "integer" },
