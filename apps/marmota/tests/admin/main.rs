@@ -8,9 +8,9 @@ mod accounts;
 mod browser;
 mod docs;
 mod grid;
+mod operations;
 #[cfg(feature = "passkeys")]
 mod passkeys;
-mod operations;
 mod program;
 mod rows;
 mod samples;

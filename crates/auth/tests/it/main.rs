@@ -1,8 +1,8 @@
 //! Users, sessions and keys, over engines as they are.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
-mod authenticator;
 mod access;
+mod authenticator;
 mod events;
 mod limits;
 mod passkeys;
