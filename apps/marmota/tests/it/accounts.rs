@@ -119,6 +119,17 @@ fn a_table_of_an_application_file_needs_a_recent_authentication() {
 }
 
 #[test]
+fn logs_and_backups_are_not_for_everyone() {
+    let folder = Folder::new();
+    for option in ["--live-log=10", "--backups=backups"] {
+        let said = folder.run(&["serve", option]).with(1);
+        let (name, _) = option.split_once('=').unwrap();
+        assert!(said.contains(&format!("{name} is for administrators")), "{said}");
+        assert!(said.contains("add --auth"), "{said}");
+    }
+}
+
+#[test]
 #[cfg(feature = "passkeys")]
 fn passkeys_need_users_and_the_public_url() {
     let folder = Folder::new();

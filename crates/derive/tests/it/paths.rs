@@ -4,7 +4,7 @@
 use marmota_derive as macros;
 
 mod facade {
-    pub use marmota_model as model;
+    pub(crate) use marmota_model as model;
 }
 
 #[allow(dead_code, non_camel_case_types)]
@@ -20,7 +20,7 @@ mod shadowed {
     mod marmota_model {}
 
     #[derive(super::macros::Model)]
-    pub struct Shadowed {
+    pub(crate) struct Shadowed {
         pub id: i64,
         #[model(max = 4, default = "a", check = ok)]
         pub name: ::std::option::Option<String>,
@@ -33,14 +33,14 @@ mod shadowed {
 
 #[derive(macros::Model)]
 #[model(crate = "crate::paths::facade::model")]
-pub struct Explicit {
+pub(crate) struct Explicit {
     pub id: i64,
     pub size: Size,
 }
 
 #[derive(macros::ModelEnum)]
 #[model(crate = "facade::model")]
-pub enum Size {
+pub(crate) enum Size {
     Small,
     Large,
 }
@@ -50,7 +50,7 @@ macro_rules! made {
     ($name:ident, $table:literal, $default:literal, $of:ty) => {
         #[derive(macros::Model)]
         #[model(table = $table)]
-        pub struct $name {
+        pub(crate) struct $name {
             pub id: i64,
             #[model(default = $default)]
             pub number: $of,

@@ -20,10 +20,12 @@ use super::AdminRoute;
 /// The number of jobs in an answer: the default, and the maximum.
 const JOBS: u64 = 100;
 const JOBS_MAX: u64 = 1_000;
+/// What callers must be permitted to do, for the error of a refusal.
 const MAY: &str = "see and change jobs";
 
 type Answer = std::pin::Pin<Box<dyn Future<Output = ApiResult<Value>>>>;
 
+/// Returns the routes of the jobs of a store; with users, only administrators may call them.
 pub(super) fn routes(auth: Option<&Auth>, store: &Store) -> [AdminRoute; 5] {
     let admin = JobAdmin::new(store);
     let endpoint = |route: fn(JobAdmin, Request) -> Answer| {
@@ -77,6 +79,7 @@ pub(super) fn routes(auth: Option<&Auth>, store: &Store) -> [AdminRoute; 5] {
     ]
 }
 
+/// Returns the job in the path of a request.
 fn id(request: &Request) -> Result<JobId> {
     request.param("job").unwrap_or_default().parse()
 }

@@ -35,8 +35,8 @@ fn a_job_is_listed_cancelled_and_repeated() {
     let store = marmota::jobs::models(marmota::open("memory:").unwrap()).open().unwrap();
     let id = store.enqueue(&Report { month: 7 }).run().unwrap().id;
     let router = Operations::new(&store).router();
-    let get = |path: &str| router.call(TestRequest::get(&format!("/api/-/jobs{path}"))).unwrap();
-    let post = |path: &str| router.call(TestRequest::post(&format!("/api/-/jobs{path}"))).unwrap();
+    let get = |path: &str| router.call(TestRequest::get(format!("/api/-/jobs{path}"))).unwrap();
+    let post = |path: &str| router.call(TestRequest::post(format!("/api/-/jobs{path}"))).unwrap();
 
     let listed = json_of(&get("?queue=reports&state=pending&limit=1"));
     assert_eq!(listed["jobs"][0]["input"], json!({ "month": 7 }));

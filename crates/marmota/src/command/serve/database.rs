@@ -110,6 +110,7 @@ impl OpenDatabase {
         } else {
             #[cfg(feature = "passkeys")]
             serve.accounts.check_without_users()?;
+            serve.operators.check_without_users()?;
         }
         self.start_background(serve, parts)
     }

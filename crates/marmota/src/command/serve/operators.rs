@@ -96,6 +96,20 @@ impl Operators {
         }
     }
 
+    /// Checks that a server without users shows neither its log nor its backups, which every client
+    /// could read then.
+    ///
+    /// # Errors
+    /// The option that needs users.
+    pub(super) fn check_without_users(&self) -> std::result::Result<(), String> {
+        let option = match (self.live_log, self.backups.is_on()) {
+            (1.., _) => "--live-log",
+            (_, true) => "--backups",
+            (0, false) => return Ok(()),
+        };
+        Err(format!("{option} is for administrators, and there are no users: add --auth"))
+    }
+
     /// Returns the ring for the last lines of the logs, with `--live-log`.
     fn recent(&self) -> Option<RecentLog> {
         let slow_from = self.slow_query_ms.map(Duration::from_millis);

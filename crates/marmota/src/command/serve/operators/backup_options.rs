@@ -26,6 +26,11 @@ pub(crate) struct BackupOptions {
 }
 
 impl BackupOptions {
+    /// Returns true if administrators see backups.
+    pub(crate) const fn is_on(&self) -> bool {
+        self.backups.is_some()
+    }
+
     /// Adds the tables of jobs to a store, for a schedule.
     pub(crate) fn models(&self, builder: StoreBuilder) -> StoreBuilder {
         match self.backup_schedule {
