@@ -57,8 +57,7 @@ pub(crate) fn recorded() -> Result<Vec<TestProgram>, Failure> {
         .args(WORKSPACE)
         .args(["--lib", "--bins", "--tests"])
         .env(format!("CARGO_TARGET_{triple}_RUNNER"), format!("{} {RECORD}", this.display()))
-        .env(RECORDS, &records)
-        .env("MARMOTA_C_LIBRARY", root().join("target/debug")))?;
+        .env(RECORDS, &records))?;
     let mut programs = Vec::new();
     for entry in fs::read_dir(&records)? {
         programs.push(TestProgram::parse(&fs::read(entry?.path())?)?);

@@ -11,19 +11,13 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The variable with the folder of a library that is up to date, so that none is built.
-const FOLDER: &str = "MARMOTA_C_LIBRARY";
-
-/// Returns the folder of the shared library: that of `MARMOTA_C_LIBRARY`, or of one that is built for
-/// this profile.
+/// Builds the shared library of this profile, and returns its folder.
 ///
-/// Cargo does not build a library that only C can link for the tests of its package.
+/// The tests of a package do not link a library that only C can link, so that Cargo need not have
+/// built it.
 pub(crate) fn library() -> &'static Path {
-    static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
-    LIBRARY.get_or_init(|| {
-        if let Some(folder) = std::env::var_os(FOLDER) {
-            return folder.into();
-        }
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
         let program = std::env::current_exe().expect("the path of the test");
         let folder = program.ancestors().nth(2).expect("the folder of the profile").to_owned();
         let mut build = Command::new(env!("CARGO"));
