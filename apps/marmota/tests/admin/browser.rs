@@ -203,7 +203,10 @@ impl Browser {
         self.control(label).await.send_keys(text).await.unwrap();
     }
 
+    /// Chooses an option of a list, when the page has it.
     pub(crate) async fn choose(&self, label: &str, option: &str) {
+        let options = "[...document.querySelectorAll('option')]";
+        self.wait(&format!("{options}.some(one => one.textContent === {option:?})")).await;
         self.control(label).await.select_by_label(option).await.unwrap();
     }
 
