@@ -334,9 +334,9 @@ impl Api {
         self
     }
 
-    /// Sets additions to the document of `GET /api/openapi.json`: a title and version, and
-    /// operations of other routes, for example those of services (`Services::open_api`). Default:
-    /// tables and logins.
+    /// Adds to the document of `GET /api/openapi.json`: a title and version, and operations of other
+    /// routes, for example those of services (`Services::open_api`). Further calls add more.
+    /// Default: tables and logins.
     ///
     /// ```
     /// # use marmota_model::{Field, Kind, Role, Schema};
@@ -349,7 +349,7 @@ impl Api {
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
     pub fn openapi(mut self, additions: OpenApi) -> Self {
-        self.additions = additions;
+        self.additions = additions.and(&self.additions);
         self
     }
 

@@ -25,8 +25,9 @@ use serde_json::{Map, Value, json};
 #[derive(Clone, Debug, PartialEq)]
 #[must_use]
 pub struct OpenApi {
-    title: String,
-    version: String,
+    /// As set.
+    title: Option<String>,
+    version: Option<String>,
     /// Path Items by their path.
     paths: Map<String, Value>,
     /// Schemas of the components by their name.
@@ -51,8 +52,8 @@ impl OpenApi {
     /// ```
     pub fn new() -> Self {
         Self {
-            title: "API".to_owned(),
-            version: "1".to_owned(),
+            title: None,
+            version: None,
             paths: Map::new(),
             schemas: Map::new(),
             is_secured: false,
@@ -66,7 +67,7 @@ impl OpenApi {
     /// assert_eq!(document["info"]["title"], "People");
     /// ```
     pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.title = title.into();
+        self.title = Some(title.into());
         self
     }
 
@@ -77,7 +78,7 @@ impl OpenApi {
     /// assert_eq!(document["info"]["version"], "2.1");
     /// ```
     pub fn version(mut self, version: impl Into<String>) -> Self {
-        self.version = version.into();
+        self.version = Some(version.into());
         self
     }
 
@@ -135,7 +136,8 @@ impl OpenApi {
     }
 
     /// Adds the operations and schemas of another document. Those of this document are kept where
-    /// both have one, and so are the title and the version; the result is secured if one of them is.
+    /// both have one, and so are the title and the version if they are set; the result is secured if
+    /// one of them is.
     ///
     /// ```
     /// use marmota_http::Method;
@@ -159,6 +161,8 @@ impl OpenApi {
         for (name, schema) in &other.schemas {
             self.schemas.entry(name).or_insert_with(|| schema.clone());
         }
+        self.title = self.title.or_else(|| other.title.clone());
+        self.version = self.version.or_else(|| other.version.clone());
         self.is_secured |= other.is_secured;
         self
     }
@@ -214,7 +218,10 @@ impl OpenApi {
         schemas.insert("problem".to_owned(), problem());
         let mut document = json!({
             "openapi": "3.1.0",
-            "info": { "title": self.title, "version": self.version },
+            "info": {
+                "title": self.title.as_deref().unwrap_or("API"),
+                "version": self.version.as_deref().unwrap_or("1"),
+            },
             "paths": self.paths,
             "components": {
                 "schemas": schemas,
