@@ -1,7 +1,7 @@
 //! What a caller may do with a table or a row, and the reason of each denial, for administrators.
 //!
 //! The answers come from the code that decides on operations: [`Rights`] and the checks of writes
-//! ([`Checks`]), without the write. So they cannot differ from what happens to the caller, except for
+//! (`Checks`), without the write. So they cannot differ from what happens to the caller, except for
 //! what hooks and the values of a new row add.
 
 use std::sync::Arc;
