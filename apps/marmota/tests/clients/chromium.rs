@@ -9,18 +9,11 @@ use serde_json::json;
 
 use self::browser::{Driver, Look, run};
 use crate::server::Server;
-use crate::typescript::{ROUND_TRIP, compile};
-use crate::workshop::{APP, Workshop};
+use crate::typescript::compiled_round_trip;
 
 #[test]
 fn chromium_round_trips_what_node_does() {
-    let workshop = Workshop::new(APP);
-    workshop.write("package.json", r#"{"type":"module"}"#);
-    workshop.write("round_trip.ts", ROUND_TRIP);
-    workshop.generate("ts", "client");
-    let compiled = compile(&workshop, "round_trip.ts");
-    assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stdout));
-    workshop.generate("ts", "out/client");
+    let workshop = compiled_round_trip();
     let server = Server::start(workshop.path());
     // The modules come from another server than the page, as those of a content network.
     let files = Router::new().files("/", workshop.path().join("out")).layer(Cors::any());

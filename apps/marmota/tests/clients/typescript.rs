@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use crate::server::Server;
 use crate::workshop::{APP, BREAKING_CHANGES, Workshop, changed, tool};
 
-pub(crate) const ROUND_TRIP: &str = include_str!("round_trip.ts");
+const ROUND_TRIP: &str = include_str!("round_trip.ts");
 /// The version; `xtask` installs it.
 const TSC: &str = "typescript-7.0.2/node_modules/.bin/tsc";
 /// The maximum size of a client with ten tables, compressed.
@@ -20,8 +20,8 @@ pub(crate) fn compile(workshop: &Workshop, file: &str) -> Output {
     workshop.execute(tsc.arg(file))
 }
 
-#[test]
-fn node_round_trips_all_kinds_filters_batches_files_live_queries_and_errors() {
+/// Returns a folder with the compiled program `out/round_trip.js` and the client that it uses.
+pub(crate) fn compiled_round_trip() -> Workshop {
     let workshop = Workshop::new(APP);
     workshop.write("package.json", r#"{"type":"module"}"#);
     workshop.write("round_trip.ts", ROUND_TRIP);
@@ -29,6 +29,12 @@ fn node_round_trips_all_kinds_filters_batches_files_live_queries_and_errors() {
     let compiled = compile(&workshop, "round_trip.ts");
     assert!(compiled.status.success(), "{}", String::from_utf8_lossy(&compiled.stdout));
     workshop.generate("ts", "out/client");
+    workshop
+}
+
+#[test]
+fn node_round_trips_all_kinds_filters_batches_files_live_queries_and_errors() {
+    let workshop = compiled_round_trip();
     let server = Server::start(workshop.path());
     let mut node = Command::new("node");
     node.arg("out/round_trip.js").env("SHOP_URL", &server.url).env("SHOP_TOKEN", &server.token);

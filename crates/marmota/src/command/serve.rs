@@ -33,8 +33,8 @@
 //! | `/mcp`: agents | `--mcp` |
 //! | `/api/-/access`: what users may do | `--auth` |
 //! | `/api/-/jobs`: jobs | the database has some, by mails, webhooks or a schedule of backups |
-//! | `/api/-/log`: the last lines of the logs | `--live-log` |
-//! | `/api/-/backups`: backups in a folder | `--backups` |
+//! | `/api/-/log`: the last lines of the logs | `--live-log`, `--auth` |
+//! | `/api/-/backups`: backups in a folder | `--backups`, `--auth` |
 //! | `/api/-/replication`: the state of the replication | `--replicate-to`, `--replica-of` |
 //! | `/api/-/sql`: SQL for administrators, read-only | `--auth`, and not `--no-sql` |
 //! | `/metrics`, `/healthz`, `/readyz`, `/api/-` | `--diagnostics` |

@@ -46,7 +46,7 @@ pub(super) struct Operators {
     slow_query_ms: Option<u64>,
     /// Keeps this many lines of the access log and of the log in memory, for the administration and
     /// /api/-/log; with --slow-query-ms also the last 100 requests that take at least as long.
-    /// Default: 0, none
+    /// It needs --auth. Default: 0, none
     #[arg(long, value_name = "LINES", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(..=100_000))]
     live_log: u32,

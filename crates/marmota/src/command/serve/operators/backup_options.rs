@@ -12,7 +12,7 @@ use crate::operations::Backups;
 #[derive(Args)]
 pub(crate) struct BackupOptions {
     /// Lets administrators see and make backups in this folder, in the administration and by
-    /// /api/-/backups; see the guide, 34-backup.md
+    /// /api/-/backups; it needs --auth; see the guide, 34-backup.md
     #[arg(long, value_name = "FOLDER")]
     backups: Option<PathBuf>,
     /// Number of backups to keep in the folder; older ones are removed after each new one
