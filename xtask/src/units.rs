@@ -7,6 +7,7 @@
 mod results;
 mod test_program;
 
+use std::fmt::Write as _;
 use std::sync::{Mutex, PoisonError};
 
 use crate::parallel;
@@ -17,6 +18,8 @@ use test_program::{Ended, TestProgram, recorded};
 
 /// If more tests fail, they are not run again.
 const AGAIN_MAX: usize = 10;
+/// The number of failed tests that are named for each program.
+const NAMED_MAX: usize = 20;
 /// The package whose tests wait for databases most of the time, and the number of its tests that run
 /// at once for each processor.
 const WAITING: (&str, usize) = ("marmota-testkit", 4);
@@ -53,6 +56,22 @@ fn run_programs(programs: Vec<TestProgram>) -> Result<Vec<(TestProgram, Results)
     Ok(failed.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
+/// Names the failed programs and tests, so that the last lines of a long output suffice.
+fn named(failed: &[(TestProgram, Results)]) -> String {
+    let mut text = format!("{} test programs failed", failed.len());
+    for (program, results) in failed {
+        let tests = results.failed();
+        let named = tests.iter().take(NAMED_MAX).copied().collect::<Vec<_>>().join(", ");
+        let more = match tests.len().saturating_sub(NAMED_MAX) {
+            0 if tests.is_empty() => "ended without results".to_owned(),
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let _ = write!(text, "\n    {}: {named}{more}", program.name());
+    }
+    text
+}
+
 /// Runs the failed tests again, alone.
 fn run_again(failed: &[(TestProgram, Results)]) -> Result<(), Failure> {
     let names: usize = failed.iter().map(|(_, results)| results.failed().len()).sum();
@@ -61,7 +80,7 @@ fn run_again(failed: &[(TestProgram, Results)]) -> Result<(), Failure> {
     }
     let is_known = failed.iter().all(|(_, results)| !results.failed().is_empty());
     if names > AGAIN_MAX || !is_known {
-        return Err(Failure(format!("{} test programs failed", failed.len())));
+        return Err(Failure(named(failed)));
     }
     let mut unsteady = Vec::new();
     let mut faults = Vec::new();
