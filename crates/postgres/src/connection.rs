@@ -149,9 +149,10 @@ pub(crate) struct Connection {
     cancelled_before: u64,
 }
 
-/// The key of a cancel request: the number of the server process, and a secret.
+/// The key of a cancel request: the server, the number of its process, and a secret.
 #[derive(Clone)]
 pub(crate) struct CancelKey {
+    pub(crate) server: usize,
     pub(crate) process: i32,
     pub(crate) secret: Box<[u8]>,
 }

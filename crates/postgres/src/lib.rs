@@ -44,6 +44,6 @@ pub mod wire;
 
 pub use engine::Postgres;
 pub use marmota_store::Durability;
-pub use options::{Host, Password, PostgresOptions, TlsMode};
+pub use options::{Host, Password, PostgresOptions, TargetServer, TlsMode};
 #[cfg(feature = "temporary-server")]
 pub use temporary::TemporaryPostgres;

@@ -2,6 +2,7 @@
 
 pub(crate) mod own_connections;
 mod password_file;
+mod servers;
 mod url;
 
 use std::fmt;
@@ -11,6 +12,8 @@ use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::Durability;
 
 use crate::options::own_connections::OwnConnections;
+use crate::options::servers::LastServer;
+pub use crate::options::servers::TargetServer;
 
 /// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +79,11 @@ pub struct PostgresOptions {
     pub host: Host,
     /// Its port; part of the name of a Unix socket.
     pub port: u16,
+    /// Further servers of the same cluster, by host and port. The server that was connected last is
+    /// tried first, then the others in turn, each within [`Self::connect_timeout_ms`].
+    pub other_servers: Vec<(Host, u16)>,
+    /// Which of the servers are used. Default: any; the primary if there are several servers.
+    pub target: TargetServer,
     /// The user.
     pub user: String,
     /// The password, if the server requests one.
@@ -113,6 +121,8 @@ pub struct PostgresOptions {
     /// announcements, which a cache needs ([`PostgresOptions::parse`]: `direct_url`). Default:
     /// none.
     pub direct: Option<Box<Self>>,
+    /// The server of the last connection.
+    pub(crate) last_server: LastServer,
     /// The connections made with these options.
     pub(crate) own: OwnConnections,
     /// True if server connections change between transactions.
@@ -122,15 +132,17 @@ pub struct PostgresOptions {
 impl PostgresOptions {
     /// Parses a URL, with defaults from libpq's environment variables (`PGHOST`, `PGPORT`,
     /// `PGUSER`, `PGPASSWORD`, `PGDATABASE`, `PGSSLMODE`, `PGSSLROOTCERT`, `PGCONNECT_TIMEOUT`,
-    /// `PGAPPNAME`, `PGPASSFILE`) and its password file `~/.pgpass`. Default user: that of the
+    /// `PGTARGETSESSIONATTRS`, `PGAPPNAME`, `PGPASSFILE`) and its password file `~/.pgpass`. Default user: that of the
     /// process; default database: the user's name.
     ///
     /// `postgres://user:password@host:port/database?name=value&…`, or `postgresql:`; for a Unix
-    /// socket, its folder as `?host=/run/postgresql`. Further names: `port`, `user`, `password`,
-    /// `dbname`, `sslmode`, `sslrootcert`, `application_name`, `connect_timeout` (seconds), and
-    /// Marmota's own `durability`, `acquire_timeout_ms`, `statement_timeout_ms`, `connections_max`,
-    /// `group_reads` (true or false), `schema`, the schema with the tables, and `direct_url`, the URL of the server itself if this one
-    /// names a connection pooler.
+    /// socket, its folder as `?host=/run/postgresql`. The servers of a cluster are separated by
+    /// commas: `host1:port1,host2:port2`. Further names: `port`, `user`, `password`, `dbname`,
+    /// `sslmode`, `sslrootcert`, `application_name`, `connect_timeout` (seconds),
+    /// `target_session_attrs` (any, read-write or primary), and Marmota's own `durability`,
+    /// `acquire_timeout_ms`, `statement_timeout_ms`, `connections_max`, `group_reads` (true or
+    /// false), `schema`, the schema with the tables, and `direct_url`, the URL of the server itself
+    /// if this one names a connection pooler.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] naming the invalid part, never a password.
@@ -141,11 +153,12 @@ impl PostgresOptions {
     fn parse_in(url: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<Self> {
         let given = url::Parts::parse(url)?;
         let part = |name: &str, variable: &str| given.get(name).or_else(|| environment(variable));
-        let host = match part("host", "PGHOST") {
-            Some(folder) if folder.starts_with('/') => Host::Unix(folder.into()),
-            Some(name) => Host::Tcp(name),
-            None => Host::Tcp("localhost".to_owned()),
-        };
+        let servers =
+            servers::parse(part("host", "PGHOST").as_deref(), part("port", "PGPORT").as_deref())?;
+        let target = part("target_session_attrs", "PGTARGETSESSIONATTRS");
+        let target = TargetServer::parse(target.as_deref(), servers.len())?;
+        let mut servers = servers.into_iter();
+        let (host, port) = servers.next().ok_or_else(|| invalid("host", "", "name a host"))?;
         let user = part("user", "PGUSER")
             .or_else(|| system_user().map(|user| user.name))
             .or_else(|| environment("USER"))
@@ -155,7 +168,9 @@ impl PostgresOptions {
         let database = part("dbname", "PGDATABASE").unwrap_or_else(|| user.clone());
         let mut options = Self {
             host,
-            port: number("port", part("port", "PGPORT"), 5432)?,
+            port,
+            other_servers: servers.collect(),
+            target,
             user,
             password: part("password", "PGPASSWORD").map(Password),
             database,
@@ -202,6 +217,7 @@ impl PostgresOptions {
                 Some(url) => Some(Box::new(Self::parse_in(&url, environment)?)),
                 None => None,
             },
+            last_server: LastServer::default(),
             own: OwnConnections::default(),
             is_pooled: false,
         };
@@ -214,16 +230,6 @@ impl PostgresOptions {
             options.password = password_file::look_up(&options, environment)?.map(Password);
         }
         Ok(options)
-    }
-
-    /// Returns the server and database for error messages.
-    pub(crate) fn place(&self) -> String {
-        match &self.host {
-            Host::Tcp(name) => format!("{name}:{}/{}", self.port, self.database),
-            Host::Unix(folder) => {
-                format!("{}/.s.PGSQL.{}, {}", folder.display(), self.port, self.database)
-            }
-        }
     }
 
     /// Returns the number of connections for reads, which equals that for writes.

@@ -49,21 +49,60 @@ impl TemporaryPostgres {
     /// # Errors
     /// The error that prevented the start, e.g. if the programs are missing.
     pub fn start(settings: &[&str]) -> io::Result<Self> {
+        let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
+        let server = Self::new(settings)?;
+        server.initialise()?;
+        server.resume()?;
+        Ok(server)
+    }
+
+    /// Creates and starts a standby of this server, with the same settings. From then on, a commit
+    /// of this server waits until a standby has it on its disk.
+    ///
+    /// # Errors
+    /// The error that prevented the copy or the start.
+    pub fn start_standby(&self) -> io::Result<Self> {
+        let standby = Self::new(self.settings.clone())?;
+        let mut command = unprivileged(&program("pg_basebackup")?, false);
+        command.arg("--host").arg(&self.folder).args(["--port", &self.port.to_string()]);
+        command.args(["--username", USER, "--write-recovery-conf", "--checkpoint=fast"]);
+        command.arg("--no-sync").arg("--pgdata").arg(standby.data());
+        complete(command)?;
+        standby.resume()?;
+        self.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")?;
+        self.execute("SELECT pg_reload_conf()")?;
+        Ok(standby)
+    }
+
+    /// Makes a standby a primary, which accepts writes when this returns.
+    ///
+    /// # Errors
+    /// The error of the server.
+    pub fn promote(&self) -> io::Result<()> {
+        // The copied setting would let its commits wait for a standby.
+        self.execute("ALTER SYSTEM RESET synchronous_standby_names")?;
+        self.execute("SELECT pg_reload_conf()")?;
+        self.execute("SELECT pg_promote()")
+    }
+
+    fn execute(&self, sql: &str) -> io::Result<()> {
+        let engine = Postgres::from_url(&self.url("postgres")).map_err(io::Error::other)?;
+        engine.execute(sql).map_err(io::Error::other)
+    }
+
+    /// Reserves a folder and a port.
+    fn new(settings: Vec<String>) -> io::Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         remove_leavings();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let name = format!("{FOLDER_PREFIX}{}-{number}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        let server = Self {
+        Ok(Self {
             port: TcpListener::bind("127.0.0.1:0")?.local_addr()?.port(),
-            folder,
-            settings: settings.iter().map(|setting| (*setting).to_owned()).collect(),
+            folder: std::env::temp_dir().join(name),
+            settings,
             process: Mutex::default(),
             databases: AtomicU32::new(0),
-        };
-        server.initialise()?;
-        server.resume()?;
-        Ok(server)
+        })
     }
 
     /// Creates a database. Returns its URL.
@@ -72,8 +111,7 @@ impl TemporaryPostgres {
     /// The error of the server.
     pub fn make_database(&self) -> io::Result<String> {
         let name = format!("d{}", self.databases.fetch_add(1, Ordering::Relaxed));
-        let engine = Postgres::from_url(&self.url("postgres")).map_err(io::Error::other)?;
-        engine.execute(&format!("CREATE DATABASE {name}")).map_err(io::Error::other)?;
+        self.execute(&format!("CREATE DATABASE {name}"))?;
         Ok(self.url(&name))
     }
 
@@ -89,6 +127,13 @@ impl TemporaryPostgres {
     pub fn socket_url(&self, database: &str) -> String {
         let folder = self.folder.display();
         format!("postgres://{USER}@/{database}?host={folder}&port={}", self.port)
+    }
+
+    /// Returns the URL of a database of a cluster: of this server and of another one.
+    #[must_use]
+    pub fn url_with(&self, other: &Self, database: &str) -> String {
+        let port = format!("127.0.0.1:{}", self.port);
+        self.url(database).replace(&port, &format!("{port},127.0.0.1:{}", other.port))
     }
 
     /// Returns the port that it listens on.
@@ -181,13 +226,9 @@ impl TemporaryPostgres {
         let password = self.folder.with_extension("password");
         std::fs::write(&password, PASSWORD)?;
         command.arg("--pwfile").arg(&password).arg("-D").arg(self.data());
-        let output = command.stdin(Stdio::null()).output();
+        let made = complete(command);
         std::fs::remove_file(&password)?;
-        let output = output?;
-        if output.status.success() {
-            return Ok(());
-        }
-        Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned()))
+        made
     }
 }
 
@@ -195,6 +236,15 @@ impl Drop for TemporaryPostgres {
     fn drop(&mut self) {
         self.pause();
         let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Runs a command to its end.
+fn complete(mut command: Command) -> io::Result<()> {
+    let output = command.stdin(Stdio::null()).output()?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(io::Error::other(String::from_utf8_lossy(&output.stderr).into_owned())),
     }
 }
 

@@ -13,7 +13,7 @@ use super::socket::Socket;
 use super::{CancelKey, Connection};
 use crate::fault::Failure;
 use crate::options::own_connections as own;
-use crate::options::{Password, PostgresOptions};
+use crate::options::{Password, PostgresOptions, TargetServer};
 use crate::statement::Text;
 use crate::wire::backend::{self, BackendMessage};
 use crate::wire::frontend;
@@ -32,6 +32,21 @@ pub(crate) struct NoConnection {
 impl NoConnection {
     pub(crate) fn error(&self) -> Error {
         Error::new(self.kind, self.message.clone())
+    }
+
+    const fn not_final(message: String) -> Self {
+        Self { kind: ErrorKind::Refused, message, is_final: false, is_of_a_pooler: false }
+    }
+
+    /// Adds the reasons of the servers that were tried before.
+    fn after(self, before: Option<Self>) -> Self {
+        let Some(before) = before else { return self };
+        Self {
+            kind: if before.is_final { self.kind } else { before.kind },
+            message: format!("{}; {}", before.message, self.message),
+            is_final: self.is_final && before.is_final,
+            is_of_a_pooler: self.is_of_a_pooler || before.is_of_a_pooler,
+        }
     }
 }
 
@@ -64,9 +79,50 @@ pub(crate) enum Purpose {
 /// The time that a write waits for a lock on a shared connection.
 pub(crate) const SHARED_LOCK_TIMEOUT: Duration = Duration::from_millis(5);
 
-/// Establishes a connection.
+/// Establishes a connection to the first server that is the wanted one.
 pub(crate) fn connect(
     options: &PostgresOptions,
+    purpose: Purpose,
+) -> Result<Connection, NoConnection> {
+    let mut refused: Option<NoConnection> = None;
+    for server in options.servers() {
+        let at = options.at(server);
+        match connect_to(&at, server, purpose).and_then(|connection| wanted(&at, connection)) {
+            Ok(connection) => {
+                options.has_connected(server);
+                return Ok(connection);
+            }
+            Err(reason) => refused = Some(reason.after(refused)),
+        }
+    }
+    Err(refused.unwrap_or_else(|| NoConnection::not_final("there is no server".to_owned())))
+}
+
+/// Returns the connection if its server is a wanted one.
+fn wanted(
+    options: &PostgresOptions,
+    mut connection: Connection,
+) -> Result<Connection, NoConnection> {
+    if options.target == TargetServer::Any {
+        return Ok(connection);
+    }
+    let mut is_standby = false;
+    let asked = connection
+        .query("SELECT pg_is_in_recovery()::text", |row| is_standby = row.text(0) == "true");
+    let why = match asked {
+        Ok(()) if !is_standby => return Ok(connection),
+        Ok(()) => "it is a standby, which accepts no writes".to_owned(),
+        Err(error) => error.into_error(options).to_string(),
+    };
+    connection.close();
+    let message = format!("no connection to PostgreSQL at {}: {why}", options.place());
+    Err(NoConnection::not_final(message))
+}
+
+/// Establishes a connection to the server of these options, which has this number.
+fn connect_to(
+    options: &PostgresOptions,
+    server: usize,
     purpose: Purpose,
 ) -> Result<Connection, NoConnection> {
     let until = Instant::now() + Duration::from_millis(options.connect_timeout_ms.into());
@@ -96,7 +152,7 @@ pub(crate) fn connect(
         false => frontend::startup(&mut out, who.into_iter().chain(settings.of_session())),
     }
     socket.write_all(&out).map_err(unreached)?;
-    let mut greeting = Greeting { options, scram: None, key: None };
+    let mut greeting = Greeting { options, server, scram: None, key: None };
     let (mut bytes, mut chunk) = (Vec::new(), vec![0; 8_192]);
     loop {
         let refused = |what: &str| unreached(io::Error::new(io::ErrorKind::InvalidData, what));
@@ -231,7 +287,7 @@ pub(crate) fn connect_first(options: &mut PostgresOptions) -> Result<Connection,
 /// when this returns.
 pub(crate) fn cancel(options: &PostgresOptions, key: &CancelKey) -> io::Result<()> {
     let until = Instant::now() + Duration::from_millis(options.connect_timeout_ms.into());
-    let mut socket = Socket::connect(options, until)?;
+    let mut socket = Socket::connect(&options.at(key.server), until)?;
     let mut out = Vec::new();
     frontend::cancel_request(&mut out, key.process, &key.secret);
     socket.write_all(&out)?;
@@ -243,6 +299,8 @@ pub(crate) fn cancel(options: &PostgresOptions, key: &CancelKey) -> io::Result<(
 /// The startup phase before the first query.
 struct Greeting<'o> {
     options: &'o PostgresOptions,
+    /// The number of the server.
+    server: usize,
     scram: Option<ScramSha256>,
     key: Option<CancelKey>,
 }
@@ -258,7 +316,7 @@ impl Greeting<'_> {
             BackendMessage::Authentication(ask, body) => self.prove(ask, body, out).map(|()| false),
             BackendMessage::ErrorResponse(notice) => Err(self.turned_away(&Failure::new(notice))),
             BackendMessage::BackendKeyData(process, secret) => {
-                self.key = Some(CancelKey { process, secret: secret.into() });
+                self.key = Some(CancelKey { server: self.server, process, secret: secret.into() });
                 Ok(false)
             }
             BackendMessage::ReadyForQuery(_) => Ok(true),

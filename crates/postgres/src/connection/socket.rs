@@ -248,11 +248,23 @@ fn reach(options: &PostgresOptions, until: Instant) -> io::Result<Stream> {
         match TcpStream::connect_timeout(&address, left) {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
-                rustix::net::sockopt::set_socket_keepalive(&stream, true)?;
+                notice_silence(&stream)?;
                 return Ok(Stream::Tcp(stream));
             }
             Err(error) => failure = error,
         }
     }
     Err(failure)
+}
+
+/// Lets the system end the connection to a server that it cannot reach any more: after 15 s without
+/// data it sends a probe each 5 s, and data that is not received counts as lost after 30 s.
+fn notice_silence(stream: &TcpStream) -> io::Result<()> {
+    use rustix::net::sockopt;
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, Duration::from_secs(15))?;
+    sockopt::set_tcp_keepintvl(stream, Duration::from_secs(5))?;
+    sockopt::set_tcp_keepcnt(stream, 3)?;
+    sockopt::set_tcp_user_timeout(stream, 30_000)?;
+    Ok(())
 }

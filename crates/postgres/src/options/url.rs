@@ -5,7 +5,7 @@ use marmota_model::{Error, ErrorKind, Result};
 use super::invalid;
 
 /// The names that a URL may contain after its `?`.
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 17] = [
     "host",
     "port",
     "user",
@@ -22,6 +22,7 @@ const NAMES: [&str; 16] = [
     "group_reads",
     "direct_url",
     "schema",
+    "target_session_attrs",
 ];
 
 /// The parts of a URL.
@@ -50,7 +51,7 @@ impl Parts {
         };
         parts.add("user", user)?;
         parts.add("password", password)?;
-        parts.add_host(host)?;
+        parts.add_servers(host)?;
         parts.add("dbname", database)?;
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -70,21 +71,27 @@ impl Parts {
         Ok(parts)
     }
 
-    fn add_host(&mut self, host: &str) -> Result<()> {
-        let (host, port) = match host.strip_prefix('[') {
-            Some(rest) => {
-                let (host, port) = rest
-                    .split_once(']')
-                    .ok_or_else(|| invalid("host", host, "a `[` without its `]`"))?;
-                (host, port.strip_prefix(':').unwrap_or(""))
-            }
-            None => host.rsplit_once(':').unwrap_or((host, "")),
-        };
-        if host.contains(',') {
-            return Err(invalid("host", host, "only one host is supported"));
+    /// Adds the servers, which are separated by commas, as a list of hosts and one of ports.
+    fn add_servers(&mut self, servers: &str) -> Result<()> {
+        let (mut hosts, mut ports) = (Vec::new(), Vec::new());
+        for server in servers.split(',') {
+            let (host, port) = match server.strip_prefix('[') {
+                Some(rest) => {
+                    let (host, port) = rest
+                        .split_once(']')
+                        .ok_or_else(|| invalid("host", server, "a `[` without its `]`"))?;
+                    (host, port.strip_prefix(':').unwrap_or(""))
+                }
+                None => server.rsplit_once(':').unwrap_or((server, "")),
+            };
+            hosts.push(host);
+            ports.push(port);
         }
-        self.add("host", host)?;
-        self.add("port", port)
+        self.add("host", &hosts.join(","))?;
+        match ports.iter().all(|port| port.is_empty()) {
+            true => Ok(()),
+            false => self.add("port", &ports.join(",")),
+        }
     }
 
     /// Adds a part, unless it is empty.

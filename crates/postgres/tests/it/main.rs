@@ -7,6 +7,7 @@ mod connect;
 mod crowd;
 mod disk;
 mod existing_tables;
+mod failover;
 mod faults;
 mod feed;
 mod feed_race;

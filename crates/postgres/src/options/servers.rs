@@ -1,0 +1,177 @@
+//! The servers of a cluster: which of them is used, and in which order they are tried.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use marmota_model::Result;
+
+use super::{Host, PostgresOptions, invalid};
+
+/// The port of a server, unless the URL has another.
+const PORT: u16 = 5432;
+
+/// Which servers of a cluster are used; like libpq's `target_session_attrs`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TargetServer {
+    /// Any server that accepts the connection.
+    #[default]
+    Any,
+    /// Only the primary: a server that accepts writes.
+    Primary,
+}
+
+impl TargetServer {
+    /// Parses `target_session_attrs`. Without it, several servers are searched for the primary.
+    pub(super) fn parse(text: Option<&str>, servers: usize) -> Result<Self> {
+        Ok(match text {
+            None if servers > 1 => Self::Primary,
+            None | Some("any") => Self::Any,
+            Some("read-write" | "primary") => Self::Primary,
+            Some(other) => {
+                let why = "write any, read-write or primary";
+                return Err(invalid("target_session_attrs", other, why));
+            }
+        })
+    }
+}
+
+/// Parses lists of hosts and ports, separated by commas as in libpq: one port for all hosts, or one
+/// for each, where an empty one is the default.
+pub(super) fn parse(hosts: Option<&str>, ports: Option<&str>) -> Result<Vec<(Host, u16)>> {
+    let hosts: Vec<&str> = hosts.unwrap_or("localhost").split(',').collect();
+    let ports: Vec<&str> = ports.unwrap_or_default().split(',').collect();
+    if ports.len() != 1 && ports.len() != hosts.len() {
+        let why = format!("write one port, or one for each of the {} hosts", hosts.len());
+        return Err(invalid("port", &ports.join(","), &why));
+    }
+    let servers = hosts.iter().enumerate().map(|(at, &host)| {
+        let host = match host {
+            "" => return Err(invalid("host", &hosts.join(","), "remove the empty host")),
+            folder if folder.starts_with('/') => Host::Unix(folder.into()),
+            name => Host::Tcp(name.to_owned()),
+        };
+        let port = match ports.get(at).or(ports.first()) {
+            None | Some(&"") => PORT,
+            Some(port) => super::number("port", Some((*port).to_owned()), PORT)?,
+        };
+        Ok((host, port))
+    });
+    servers.collect()
+}
+
+impl PostgresOptions {
+    /// Returns the numbers of the servers in the order in which they are tried: first the one that
+    /// was connected last.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = usize> {
+        let count = self.other_servers.len() + 1;
+        let last = self.last_server.0.load(Ordering::Relaxed);
+        (last..last + count).map(move |server| server % count)
+    }
+
+    /// Returns the options for one of the servers.
+    pub(crate) fn at(&self, server: usize) -> Cow<'_, Self> {
+        if self.other_servers.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        let mut options = self.clone();
+        let others = std::mem::take(&mut options.other_servers);
+        let other = server.checked_sub(1).and_then(|at| others.into_iter().nth(at));
+        if let Some((host, port)) = other {
+            (options.host, options.port) = (host, port);
+        }
+        Cow::Owned(options)
+    }
+
+    /// Makes a server the first one that is tried.
+    pub(crate) fn has_connected(&self, server: usize) {
+        self.last_server.0.store(server, Ordering::Relaxed);
+    }
+
+    /// Returns the servers and the database for error messages.
+    pub(crate) fn place(&self) -> String {
+        let first = (&self.host, self.port);
+        let others = self.other_servers.iter().map(|(host, port)| (host, *port));
+        let servers: Vec<String> = std::iter::once(first).chain(others).map(named).collect();
+        match self.host {
+            Host::Unix(_) => format!("{}, {}", servers.join(","), self.database),
+            Host::Tcp(_) => format!("{}/{}", servers.join(","), self.database),
+        }
+    }
+}
+
+fn named((host, port): (&Host, u16)) -> String {
+    match host {
+        Host::Tcp(name) => format!("{name}:{port}"),
+        Host::Unix(folder) => format!("{}/.s.PGSQL.{port}", folder.display()),
+    }
+}
+
+/// The server to which the last connection was made. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct LastServer(Arc<AtomicUsize>);
+
+/// Not an option of the user, so all are equal.
+impl PartialEq for LastServer {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for LastServer {}
+
+impl fmt::Debug for LastServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LastServer")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(url: &str) -> Result<PostgresOptions> {
+        PostgresOptions::parse_in(url, &|name| (name == "PGUSER").then(|| "env".to_owned()))
+    }
+
+    fn tcp(name: &str, port: u16) -> (Host, u16) {
+        (Host::Tcp(name.to_owned()), port)
+    }
+
+    #[test]
+    fn a_url_has_several_servers() {
+        let options = parsed("postgres://a,b:7000,[::1]:7001/app").unwrap();
+        assert_eq!((options.host.clone(), options.port), tcp("a", PORT));
+        assert_eq!(options.other_servers, [tcp("b", 7000), tcp("::1", 7001)]);
+        assert_eq!(options.target, TargetServer::Primary);
+        assert_eq!(options.place(), "a:5432,b:7000,::1:7001/app");
+        let options = parsed("postgres:///app?host=a,b&port=7&target_session_attrs=any").unwrap();
+        assert_eq!((options.port, options.other_servers), (7, vec![tcp("b", 7)]));
+        assert_eq!(options.target, TargetServer::Any);
+        assert_eq!(parsed("postgres://a/app").unwrap().target, TargetServer::Any);
+    }
+
+    #[test]
+    fn the_last_server_is_tried_first() {
+        let options = parsed("postgres://a,b,c/app").unwrap();
+        assert_eq!(options.servers().collect::<Vec<_>>(), [0, 1, 2]);
+        options.has_connected(1);
+        assert_eq!(options.servers().collect::<Vec<_>>(), [1, 2, 0]);
+        assert_eq!(options.at(0).place(), "a:5432/app");
+        assert_eq!(options.at(2).place(), "c:5432/app");
+    }
+
+    #[test]
+    fn a_wrong_list_is_named() {
+        for (url, part) in [
+            ("postgres://a,,b/app", "`host`"),
+            ("postgres:///app?host=a,b&port=1,2,3", "`port`"),
+            ("postgres://a,b:99999/app", "`port`"),
+            ("postgres://a,b/app?target_session_attrs=standby", "`target_session_attrs`"),
+        ] {
+            let error = parsed(url).unwrap_err().to_string();
+            assert!(error.contains(part), "{url}: {error}");
+        }
+    }
+}
