@@ -53,6 +53,7 @@ const RUNS: &[Soak] = &[
     Soak { name: "scan-mongodb", program: "scan", arguments: &["mongodb:", "200000"] },
     Soak { name: "killed-jobs", program: "cargo", arguments: &["test", "--package", "marmota-jobs", "--test", "it", "--locked", "killed"] },
     Soak { name: "webhook-kills", program: "cargo", arguments: &["test", "-p", "marmota-webhooks", "--test", "it", "--locked", "killed"] },
+    Soak { name: "cluster", program: "cargo", arguments: &["test", "-p", "marmota-cli", "--test", "cluster", "--locked", "100_failures", "--", "--ignored", "--nocapture"] },
     Soak { name: "file-kills", program: "cargo", arguments: &["test", "-p", "marmota-files", "--test", "it", "--locked", "killed"] },
     Soak { name: "file-memory", program: "cargo", arguments: &["test", "-p", "marmota-rest", "--features", "files", "--test", "file_memory", "--locked"] },
     Soak { name: "feed-postgres", program: "cargo", arguments: &["run", "--release", "-p", "marmota-postgres", "--features", "temporary-server", "--example", "feed_race"] },

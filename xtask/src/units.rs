@@ -17,7 +17,7 @@ pub(crate) use test_program::record;
 use test_program::{Ended, TestProgram, recorded};
 
 /// If more tests fail, they are not run again.
-const AGAIN_MAX: usize = 10;
+const AGAIN_MAX: usize = 25;
 /// The number of failed tests that are named for each program.
 const NAMED_MAX: usize = 20;
 /// The package whose tests wait for databases most of the time, and the number of its tests that run

@@ -222,3 +222,7 @@ pub mod settings {}
 pub mod c_and_pascal {}
 #[doc = include_str!("../guide/55-existing-databases.md")]
 pub mod existing_databases {}
+
+#[cfg(feature = "postgres")]
+#[doc = include_str!("../guide/59-clusters.md")]
+pub mod clusters {}

@@ -130,6 +130,8 @@ pub(crate) struct Connection {
     watched: Option<Watched>,
     /// True if all available input was read, and the watch reports when more arrives.
     is_dry: bool,
+    /// True if that is known from a read that got fewer bytes than it had room for.
+    was_short: bool,
     /// True if an answer was left incomplete so that others have their turn.
     leaves_turn: bool,
     /// The time of the last received data, or of sending while no exchange was in progress.
@@ -198,6 +200,7 @@ impl Connection {
             watch: Arc::default(),
             watched: None,
             is_dry: false,
+            was_short: false,
             leaves_turn: false,
             used: Instant::now(),
             took_last: None,

@@ -63,15 +63,38 @@ impl TemporaryPostgres {
     /// The error that prevented the copy or the start.
     pub fn start_standby(&self) -> io::Result<Self> {
         let standby = Self::new(self.settings.clone())?;
-        let mut command = unprivileged(&program("pg_basebackup")?, false);
-        command.arg("--host").arg(&self.folder).args(["--port", &self.port.to_string()]);
-        command.args(["--username", USER, "--write-recovery-conf", "--checkpoint=fast"]);
-        command.arg("--no-sync").arg("--pgdata").arg(standby.data());
-        complete(command)?;
-        standby.resume()?;
-        self.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")?;
-        self.execute("SELECT pg_reload_conf()")?;
+        standby.follow(self)?;
         Ok(standby)
+    }
+
+    /// Replaces the data of this server, which is stopped, by a copy of the primary's, and starts it
+    /// as its standby.
+    ///
+    /// # Errors
+    /// The error that prevented the copy or the start.
+    pub fn follow(&self, primary: &Self) -> io::Result<()> {
+        if self.data().exists() {
+            std::fs::remove_dir_all(self.data())?;
+        }
+        let mut command = unprivileged(&program("pg_basebackup")?, false);
+        command.arg("--host").arg(&primary.folder).args(["--port", &primary.port.to_string()]);
+        command.args(["--username", USER, "--write-recovery-conf", "--checkpoint=fast"]);
+        command.arg("--no-sync").arg("--pgdata").arg(self.data());
+        complete(command)?;
+        self.resume()?;
+        primary.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")?;
+        primary.execute("SELECT pg_reload_conf()")
+    }
+
+    /// Closes all connections of clients.
+    ///
+    /// # Errors
+    /// The error of the server.
+    pub fn disconnect_all(&self) -> io::Result<()> {
+        self.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+             WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
+        )
     }
 
     /// Makes a standby a primary, which accepts writes when this returns.

@@ -1,6 +1,7 @@
 //! The client in Python.
 
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 use crate::server::Server;
 use crate::typescript::NAMES;
@@ -8,8 +9,11 @@ use crate::workshop::{APP, BREAKING_CHANGES, Workshop, changed, tool};
 
 const ROUND_TRIP: &str = include_str!("round_trip.py");
 
-/// Checks a file and the client. The types of the standard library are read once for all tests.
+/// Checks a file and the client. The types of the standard library are read once for all tests, and
+/// kept in a folder that only one mypy may use at a time.
 pub(crate) fn check(workshop: &Workshop, file: &str) -> Output {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let cache = tool("mypy").join("cache");
     workshop.execute(
         Command::new(tool("mypy/bin/mypy"))

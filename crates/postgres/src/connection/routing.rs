@@ -193,7 +193,7 @@ impl Connection {
         let next = self.exchanges.iter().skip(self.ended).find_map(|one| one.waker.as_ref());
         if let Some(waker) = next {
             // If everything available was read, the watch wakes it; otherwise it is woken at once.
-            if self.is_dry && self.unread.is_empty() && self.watched.is_some() {
+            if self.is_read_out() && self.unread.is_empty() && self.watched.is_some() {
                 self.watch.wake(waker);
             } else {
                 waker.wake_by_ref();

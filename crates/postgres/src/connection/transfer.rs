@@ -41,9 +41,16 @@ impl Connection {
         self.watch.wake(waker);
     }
 
+    /// Returns true if everything was read, including an end of the connection: events are reported
+    /// once, and one may report both the last bytes and the end. So after a short read, there is
+    /// another one if answers are still missing.
+    pub(super) fn is_read_out(&self) -> bool {
+        self.is_dry && (!self.was_short || self.under_way() == 0)
+    }
+
     /// Returns true if the watching thread knows that nothing can be read.
     fn has_nothing(&self) -> bool {
-        self.is_dry
+        self.is_read_out()
             && self.watched.as_ref().is_some_and(Watched::is_here)
             && !self.watch.has_happened()
     }
@@ -98,13 +105,14 @@ impl Connection {
             }
             Ok(came) => came,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                self.is_dry = true;
+                (self.is_dry, self.was_short) = (true, false);
                 return Ok(false);
             }
             Err(error) => return Err(error),
         };
         self.unread.end += came;
-        self.is_dry = self.socket.is_plain() && self.unread.end < self.input.len();
+        self.was_short = self.socket.is_plain() && self.unread.end < self.input.len();
+        self.is_dry = self.was_short;
         self.used = Instant::now();
         Ok(true)
     }

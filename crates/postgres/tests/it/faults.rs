@@ -282,3 +282,41 @@ fn a_write_that_is_refused_before_it_is_sent_keeps_no_connection() {
     });
     store.close().unwrap();
 }
+
+/// The server's last message and the end of the connection may come together, and are reported by
+/// one event.
+#[test]
+fn no_operation_waits_on_a_connection_that_has_ended() {
+    let own = TemporaryPostgres::start(&["fsync=off"]).unwrap();
+    let store = open(&own.make_database().unwrap());
+    let keys = store.insert_many(&(0..4).map(label).collect::<Vec<_>>()).run().unwrap();
+    let stop = AtomicBool::new(false);
+    let longest: Vec<Duration> = thread::scope(|scope| {
+        let adders: Vec<_> = keys
+            .iter()
+            .map(|&key| {
+                let (store, stop) = (&store, &stop);
+                scope.spawn(move || {
+                    let mut longest = Duration::ZERO;
+                    while !stop.load(Ordering::Relaxed) {
+                        let begun = Instant::now();
+                        // Its waker is not the store's, so that a thread watches the connection.
+                        let added = block_on(async { store.increment(Tally::COUNT, key, 1).await });
+                        longest = longest.max(begun.elapsed());
+                        drop(added);
+                    }
+                    longest
+                })
+            })
+            .collect();
+        for _ in 0..50 {
+            thread::sleep(Duration::from_millis(30));
+            own.disconnect_all().unwrap();
+        }
+        // Longer than an operation waits for a connection.
+        thread::sleep(Duration::from_secs(1));
+        stop.store(true, Ordering::Relaxed);
+        adders.into_iter().map(|adder| adder.join().unwrap()).collect()
+    });
+    assert!(longest.iter().all(|&time| time < SERVICE_BACK / 4), "{longest:?}");
+}

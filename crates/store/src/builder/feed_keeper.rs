@@ -19,10 +19,13 @@ use crate::layers::feed::hub::KeeperWork;
 use crate::layers::feed::options::ChangeRetention;
 use crate::layers::feed::schema::{commit, identity};
 use crate::layers::feed::stored_commit::StoredCommit;
+use crate::runtime::backoff::Backoff;
 use crate::store::{Store, StoreCore};
 
 /// The interval in which commits of other processes are looked for, while there are readers.
 const POLL: Duration = Duration::from_millis(20);
+/// The longest pause between two attempts while the database fails.
+const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// The interval in which old commits are removed.
 const REMOVE: Duration = Duration::from_secs(10);
 /// The number of commits that are read, or removed, in one operation.
@@ -48,6 +51,7 @@ pub(super) fn start(
         kept: kept.filter(|kept| !kept.is_unlimited()),
         blocks: VecDeque::new(),
         bytes: 0,
+        failing: None,
     };
     let thread = std::thread::Builder::new().name("marmota-feed".to_owned());
     thread.spawn(move || keeper.run()).map(drop).map_err(|error| {
@@ -69,6 +73,8 @@ struct Keeper {
     blocks: VecDeque<Block>,
     /// The bytes of all blocks.
     bytes: u64,
+    /// The pauses while the database fails; `None` while it works.
+    failing: Option<Backoff>,
 }
 
 /// Consecutive commits, which are removed together.
@@ -116,15 +122,20 @@ impl Keeper {
             match done {
                 None => return,
                 Some(Err(error)) if error.kind() == ErrorKind::Closed => return,
-                Some(Err(error)) => {
-                    log::warn!("the change feed cannot be read: {error}");
-                    if self.feed.hub.is_shared() {
-                        std::thread::sleep(POLL);
-                        self.feed.hub.changed();
-                    }
-                }
-                Some(Ok(())) => {}
+                Some(Err(error)) => self.fail(&error),
+                Some(Ok(())) => self.failing = None,
             }
+        }
+    }
+
+    /// Logs the first of several failures, and waits before the next attempt.
+    fn fail(&mut self, error: &Error) {
+        let level = if self.failing.is_none() { log::Level::Warn } else { log::Level::Debug };
+        log::log!(level, "the change feed cannot be read: {error}");
+        let pauses = self.failing.get_or_insert_with(|| Backoff::new(POLL, PAUSE_MAX));
+        if self.feed.hub.is_shared() {
+            std::thread::sleep(pauses.pause());
+            self.feed.hub.changed();
         }
     }
 

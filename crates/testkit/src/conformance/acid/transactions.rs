@@ -163,9 +163,10 @@ pub fn others_do_not_see_an_open_transaction(subject: &Subject) {
         let end = if commits { transaction.commit() } else { transaction.rollback() };
         end.run().unwrap();
         if early == Err(RecvTimeoutError::Timeout) {
-            let wanted = if commits { "within" } else { "before" };
+            // A read that began late, on a busy machine, may still see the state before it.
             let late = receiver.recv_timeout(Duration::from_secs(20));
-            assert_eq!(late.expect("a reader never came back"), [wanted]);
+            let late = late.expect("a reader never came back");
+            assert!(late == ["before"] || commits && late == ["within"], "{late:?}");
         }
         reader.join().unwrap();
         drop(transaction);
