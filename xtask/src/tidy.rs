@@ -18,7 +18,7 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each crate may depend on.
-const ARROWS: [(&str, &[&str]); 31] = [
+const ARROWS: [(&str, &[&str]); 32] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
@@ -30,7 +30,8 @@ const ARROWS: [(&str, &[&str]); 31] = [
     ("sql", &["marmota-model", "marmota-store"]),
     ("sqlite", &["marmota-model", "marmota-store", "marmota-sql"]),
     ("postgres", &["marmota-model", "marmota-store", "marmota-sql"]),
-    ("mariadb", &["marmota-model", "marmota-store", "marmota-sql"]),
+    ("blocking", &["marmota-model", "marmota-store", "marmota-sql"]),
+    ("mariadb", &["marmota-model", "marmota-store", "marmota-blocking"]),
     ("mongo", &["marmota-model", "marmota-store"]),
     ("objects", &["marmota-model"]),
     ("replication", &["marmota-model", "marmota-store", "marmota-objects"]),
