@@ -34,7 +34,7 @@ pub trait BlockingDriver: Send + Sync + 'static {
 
 /// The result of a statement without rows.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Written {
+pub struct WriteCount {
     /// The number of rows found, changed or not.
     pub rows: u64,
     /// The first automatic key, or another number that the statement returns.
@@ -125,7 +125,7 @@ pub trait SqlConnection: Send {
         parameters: &[Value],
         read: ReadAs<'_>,
         take: &mut dyn FnMut(Vec<Option<Value>>) -> bool,
-    ) -> Result<Written, SqlFailure>;
+    ) -> Result<WriteCount, SqlFailure>;
 
     /// Executes a statement with one row of parameters after the other, sent together. Returns
     /// false if the driver does not do that.

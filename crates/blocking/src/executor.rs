@@ -22,7 +22,7 @@ use marmota_store::operation::{
 use marmota_store::refusal;
 use marmota_store::tables::KnownTables;
 
-use crate::connection::{ReadAs, SqlConnection, Transacting, Written};
+use crate::connection::{ReadAs, SqlConnection, Transacting, WriteCount};
 use crate::dialect::Dialect;
 use crate::failure::{self, FailureCause, SqlFailure};
 use crate::statement::sql::Sql;
@@ -236,7 +236,7 @@ impl<'c> SqlExecutor<'c> {
     }
 
     /// Executes a statement without rows.
-    fn written(&mut self, sql: &Sql) -> Result<Written, SqlFailure> {
+    fn written(&mut self, sql: &Sql) -> Result<WriteCount, SqlFailure> {
         self.connection.run(&sql.text, &sql.parameters, ReadAs::Forms(&[]), &mut |_| true)
     }
 

@@ -18,7 +18,7 @@ mod session;
 mod shared;
 mod statement;
 
-pub use connection::{BlockingDriver, ColumnName, ReadAs, SqlConnection, Transacting, Written};
+pub use connection::{BlockingDriver, ColumnName, ReadAs, SqlConnection, Transacting, WriteCount};
 pub use dialect::Dialect;
 pub use engine::BlockingEngine;
 pub use failure::{FailureCause, SqlFailure};

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use marmota_blocking::dialect::{self, ReturnedKey, WriteRules};
 use marmota_blocking::{
-    ColumnName, Dialect, ReadAs, SqlConnection, SqlFailure, Transacting, Written,
+    ColumnName, Dialect, ReadAs, SqlConnection, SqlFailure, Transacting, WriteCount,
 };
 use marmota_model::{Result, Value, ValueForm};
 use mysql::consts::CapabilityFlags;
@@ -118,7 +118,7 @@ impl Connection {
         parameters: Vec<mysql::Value>,
         read: ReadAs<'_>,
         take: &mut dyn FnMut(Vec<Option<Value>>) -> bool,
-    ) -> Result<Written, Failure> {
+    ) -> Result<WriteCount, Failure> {
         // The server would close the connection instead of an answer.
         let bytes = sql.len() + parameters.iter().map(bytes_of).sum::<usize>() + PACKET_HEAD;
         if bytes > self.packet_max {
@@ -132,7 +132,7 @@ impl Connection {
             Err(error) => Err(Failure::of(&error)),
             Ok(rows) => {
                 let written =
-                    Written { rows: rows.affected_rows(), id: rows.last_insert_id().unwrap_or(0) };
+                    WriteCount { rows: rows.affected_rows(), id: rows.last_insert_id().unwrap_or(0) };
                 each(rows, read, take).map(|()| written)
             }
         };
@@ -188,7 +188,7 @@ impl SqlConnection for Connection {
         parameters: &[Value],
         read: ReadAs<'_>,
         take: &mut dyn FnMut(Vec<Option<Value>>) -> bool,
-    ) -> Result<Written, SqlFailure> {
+    ) -> Result<WriteCount, SqlFailure> {
         let parameters = parameters.iter().map(|value| cell(value.as_ref())).collect();
         self.exec(sql, parameters, read, take).map_err(|failure| fault::of(&failure))
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use marmota_blocking::dialect::{
     Dialect, FIREBIRD, MARIADB, MYSQL, ORACLE, POSTGRES, SQL_SERVER, SQLITE,
 };
-use marmota_blocking::{FailureCause, ReadAs, SqlConnection, SqlFailure, Transacting, Written};
+use marmota_blocking::{FailureCause, ReadAs, SqlConnection, SqlFailure, Transacting, WriteCount};
 use marmota_model::{ErrorKind, Value, ValueForm};
 use odbc_api::parameter::InputParameter;
 use odbc_api::{ConnectionOptions, Error};
@@ -29,6 +29,15 @@ static DIALECTS: [(&str, &Dialect); 7] = [
     ("Microsoft SQL Server", &SQL_SERVER),
     ("Oracle", &ORACLE),
     ("Firebird", &FIREBIRD),
+];
+
+/// The attributes that the drivers of a dialect need, unless the connection string has them.
+const ATTRIBUTES: [(&str, &str, &str); 3] = [
+    // An update counts the rows that it finds, not those that it changes.
+    ("MariaDB", "Option", "2"),
+    ("MySQL", "Option", "2"),
+    // A statement that fails is undone, and its transaction continues.
+    ("PostgreSQL", "Protocol", "7.4-2"),
 ];
 
 /// A connection to a database.
@@ -58,6 +67,13 @@ impl OdbcConnection {
         let mut connection = Self { conn, dialect, id: None, is_broken: false, isolation: None };
         connection.prepare(options.lock_timeout)?;
         Ok(connection)
+    }
+
+    /// Adds the attributes to the options that the drivers of the dialect need.
+    pub(crate) fn complete(&self, options: &mut OdbcOptions) {
+        for (_, name, value) in ATTRIBUTES.iter().filter(|(of, ..)| *of == self.dialect.name) {
+            options.add_default(name, value);
+        }
     }
 
     fn prepare(&mut self, lock_timeout: Duration) -> Result<(), SqlFailure> {
@@ -147,17 +163,27 @@ impl SqlConnection for OdbcConnection {
         parameters: &[Value],
         read: ReadAs<'_>,
         take: &mut dyn FnMut(Vec<Option<Value>>) -> bool,
-    ) -> Result<Written, SqlFailure> {
+    ) -> Result<WriteCount, SqlFailure> {
         let parameters: Vec<Box<dyn InputParameter>> =
             parameters.iter().map(|value| parameter(value, self.dialect)).collect();
         let done = (|| {
             let mut statement = self.conn.preallocate()?;
             if let Some(cursor) = statement.execute(sql, parameters.as_slice())? {
-                results::each(cursor, self.dialect, read, take)?;
-                return Ok(Written::default());
+                let mut has_rows = false;
+                let mut take = |row| {
+                    has_rows = true;
+                    take(row)
+                };
+                return match results::each(cursor, self.dialect, read, &mut take) {
+                    // PostgreSQL's driver has no cursor if an update returns no row.
+                    Err(error) if !has_rows && fault::has_no_cursor(&error) => {
+                        Ok(WriteCount::default())
+                    }
+                    done => done.map(|()| WriteCount::default()),
+                };
             }
             let rows = statement.row_count()?.unwrap_or(0);
-            Ok(Written { rows: rows as u64, id: 0 })
+            Ok(WriteCount { rows: rows as u64, id: 0 })
         })();
         self.note(done)
     }

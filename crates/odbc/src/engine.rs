@@ -35,13 +35,14 @@ impl Odbc {
     /// - [`Refused`](marmota_model::ErrorKind::Refused) if the server is not there.
     /// - [`Denied`](marmota_model::ErrorKind::Denied) if the user is not authorized.
     /// - [`Unsupported`](marmota_model::ErrorKind::Unsupported) if the database has no dialect.
-    pub fn open(options: OdbcOptions) -> Result<Self> {
+    pub fn open(mut options: OdbcOptions) -> Result<Self> {
         let first = OdbcConnection::open(&options).map_err(|failure| {
             let error = failure.error();
             let message = format!("{}: {}", options.place(), error.message());
             Error::new(error.kind(), message).with_source(error)
         })?;
         let dialect = first.dialect();
+        first.complete(&mut options);
         let place = options.place();
         let server =
             options.is_local.then(|| format!("{} on this machine ({place})", dialect.name));

@@ -163,6 +163,11 @@ pub(crate) fn of_connect(error: &Error) -> SqlFailure {
     SqlFailure::new(FailureCause::Other, (kind, message), source)
 }
 
+/// Returns true if rows are fetched from a statement that has none.
+pub(crate) fn has_no_cursor(error: &Error) -> bool {
+    parts(error).is_some_and(|(state, ..)| state == "24000")
+}
+
 fn is_of_password(words: &str) -> bool {
     words.contains("password authentication failed") || words.contains("no password supplied")
 }

@@ -88,6 +88,17 @@ impl OdbcOptions {
         Ok(Self { text, place, is_local, connections_max, lock_timeout })
     }
 
+    /// Adds an attribute, unless the connection string has it.
+    pub(crate) fn add_default(&mut self, name: &str, value: &str) {
+        let has = |text: &str| {
+            let mut found = attributes(text).unwrap_or_default().into_iter();
+            found.any(|(own, _)| own.eq_ignore_ascii_case(name))
+        };
+        if !has(&self.text) {
+            self.text.push_str(&format!("{name}={value};"));
+        }
+    }
+
     /// Returns the data source or the driver, the server and the database, without other attributes.
     #[must_use]
     pub fn place(&self) -> &str {

@@ -17,7 +17,7 @@
 
 use marmota_model::ValueForm;
 
-use super::{
+use super::rules::{
     Catalog, ColumnChange, ColumnTypes, DefinitionRules, Dialect, ReturnedKey, StatementLimits,
     TextRules, ValueRules, WriteRules,
 };

@@ -1,6 +1,6 @@
 //! SQLite. Dates, times and UUIDs are texts, which sort as they should.
 
-use super::{
+use super::rules::{
     Catalog, ColumnChange, ColumnTypes, DefinitionRules, Dialect, ReturnedKey, StatementLimits,
     TextRules, ValueRules, WriteRules,
 };

@@ -4,7 +4,7 @@ use marmota_model::{Table, ValueForm, ValueRef};
 use marmota_sql::quoted;
 
 use super::SqlExecutor;
-use crate::connection::Written;
+use crate::connection::WriteCount;
 use crate::dialect::{Dialect, ReturnedKey};
 use crate::failure::SqlFailure;
 use crate::statement::column::{name, text_literal};
@@ -16,7 +16,7 @@ impl SqlExecutor<'_> {
         &mut self,
         table: &Table,
         row: &[ValueRef<'_>],
-    ) -> Result<Written, SqlFailure> {
+    ) -> Result<WriteCount, SqlFailure> {
         let present: Vec<usize> = (0..row.len()).filter(|&at| !row[at].is_absent()).collect();
         let is_given = !row[table.key()].is_absent();
         let mut sql = Sql::new(self.dialect(), insert_head(table, &present));
@@ -38,7 +38,7 @@ impl SqlExecutor<'_> {
         sql: &Sql,
         table: &Table,
         is_given: bool,
-    ) -> Result<Written, SqlFailure> {
+    ) -> Result<WriteCount, SqlFailure> {
         if is_given {
             return self.written(sql);
         }
@@ -48,17 +48,17 @@ impl SqlExecutor<'_> {
             ReturnedKey::LastInsertId(Some(select)) => {
                 let done = self.written(sql)?;
                 let rows = self.integers(&Sql::new(self.dialect(), select))?;
-                Ok(Written { id: id(&rows), ..done })
+                Ok(WriteCount { id: id(&rows), ..done })
             }
             ReturnedKey::Sequence(select) => {
                 let done = self.written(sql)?;
                 let select = select.replace("{}", &sequence_name(table));
                 let rows = self.integers(&Sql::new(self.dialect(), select))?;
-                Ok(Written { id: id(&rows), ..done })
+                Ok(WriteCount { id: id(&rows), ..done })
             }
             ReturnedKey::Returning | ReturnedKey::Output => {
                 let rows = self.integers(sql)?;
-                Ok(Written { rows: rows.len() as u64, id: id(&rows) })
+                Ok(WriteCount { rows: rows.len() as u64, id: id(&rows) })
             }
         }
     }
@@ -104,7 +104,7 @@ impl SqlExecutor<'_> {
         mut sql: Sql,
         table: &Table,
         key: ValueRef<'_>,
-    ) -> Result<Written, SqlFailure> {
+    ) -> Result<WriteCount, SqlFailure> {
         let Some(at) = table.version() else { return self.written(&sql) };
         let own = name(table, at);
         let id = |rows: &[Option<i64>]| rows.first().copied().flatten().unwrap_or(0) as u64;
@@ -113,7 +113,7 @@ impl SqlExecutor<'_> {
             ReturnedKey::LastInsertId(Some(select)) => {
                 let done = self.written(&sql)?;
                 let rows = self.integers(&Sql::new(self.dialect(), select))?;
-                Ok(Written { id: id(&rows), ..done })
+                Ok(WriteCount { id: id(&rows), ..done })
             }
             ReturnedKey::Sequence(_) => {
                 let done = self.written(&sql)?;
@@ -123,14 +123,14 @@ impl SqlExecutor<'_> {
                 let form = table.fields()[table.key()].kind.form();
                 select.add(self.dialect().placeholder(form)).bind(key);
                 let rows = self.integers(&select)?;
-                Ok(Written { id: id(&rows), ..done })
+                Ok(WriteCount { id: id(&rows), ..done })
             }
             how => {
                 if how == ReturnedKey::Returning {
                     sql.add(&format!(" RETURNING {own}"));
                 }
                 let rows = self.integers(&sql)?;
-                Ok(Written { rows: rows.len() as u64, id: id(&rows) })
+                Ok(WriteCount { rows: rows.len() as u64, id: id(&rows) })
             }
         }
     }
