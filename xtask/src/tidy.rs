@@ -18,7 +18,7 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each crate may depend on.
-const ARROWS: [(&str, &[&str]); 32] = [
+const ARROWS: [(&str, &[&str]); 33] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
@@ -33,6 +33,7 @@ const ARROWS: [(&str, &[&str]); 32] = [
     ("blocking", &["marmota-model", "marmota-store", "marmota-sql"]),
     ("mariadb", &["marmota-model", "marmota-store", "marmota-blocking"]),
     ("mongo", &["marmota-model", "marmota-store"]),
+    ("odbc", &["marmota-model", "marmota-store", "marmota-blocking"]),
     ("objects", &["marmota-model"]),
     ("replication", &["marmota-model", "marmota-store", "marmota-objects"]),
     ("files", &["marmota-model", "marmota-derive", "marmota-store", "marmota-objects"]),
@@ -108,6 +109,7 @@ const ARROWS: [(&str, &[&str]); 32] = [
             "marmota-files",
             "marmota-mariadb",
             "marmota-mongo",
+            "marmota-odbc",
             "marmota-rest",
             "marmota-admin",
             "marmota-app",

@@ -7,7 +7,6 @@ mod oracle;
 mod postgres;
 mod rules;
 mod sql_server;
-mod sqlite;
 
 pub use self::firebird::FIREBIRD;
 pub use self::mariadb::{MARIADB, MYSQL};
@@ -18,4 +17,3 @@ pub use self::rules::{
     TextRules, ValueRules, WriteRules,
 };
 pub use self::sql_server::SQL_SERVER;
-pub use self::sqlite::SQLITE;

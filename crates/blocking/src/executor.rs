@@ -30,6 +30,9 @@ use crate::statement::sql::Sql;
 /// How long a write that conflicts with others is repeated.
 const RETRY: Duration = Duration::from_secs(20);
 
+/// The savepoint that is set before a statement that would fail the transaction.
+const GUARD: &str = "marmota_guard";
+
 /// A connection that executes operations.
 pub(crate) struct SqlExecutor<'c> {
     pub(crate) connection: &'c mut dyn SqlConnection,
@@ -74,10 +77,10 @@ impl<'c> SqlExecutor<'c> {
                 self.savepoint(0, &format!("m{number}")).map(|()| Outcome::default())
             }
             Operation::Release(number) => {
-                self.savepoint(1, &format!("m{number}")).map(|()| Outcome::default())
+                self.end_savepoint(1, &format!("m{number}")).map(|()| Outcome::default())
             }
             Operation::RollbackTo(number) => {
-                self.savepoint(2, &format!("m{number}")).map(|()| Outcome::default())
+                self.end_savepoint(2, &format!("m{number}")).map(|()| Outcome::default())
             }
             write => self.repeat(|executor| executor.write(write)),
         }
@@ -217,6 +220,22 @@ impl<'c> SqlExecutor<'c> {
 
     fn end(&mut self, commits: bool) -> Result<()> {
         self.connection.end(commits).map_err(|failure| failure.error())
+    }
+
+    /// Executes the statement `at` of [`Dialect::savepoints`] with a savepoint of the caller, which
+    /// may not exist.
+    fn end_savepoint(&mut self, at: usize, name: &str) -> Result<()> {
+        if !self.dialect().guards_savepoints {
+            return self.savepoint(at, name);
+        }
+        // A success releases the guard, which was set later.
+        self.savepoint(0, GUARD)?;
+        let done = self.savepoint(at, name);
+        if done.is_err() {
+            self.savepoint(2, GUARD)?;
+            self.savepoint(1, GUARD)?;
+        }
+        done
     }
 
     /// Executes the statement `at` of [`Dialect::savepoints`].

@@ -131,8 +131,10 @@ impl Connection {
         let done = match self.conn.exec_iter(sql, parameters) {
             Err(error) => Err(Failure::of(&error)),
             Ok(rows) => {
-                let written =
-                    WriteCount { rows: rows.affected_rows(), id: rows.last_insert_id().unwrap_or(0) };
+                let written = WriteCount {
+                    rows: rows.affected_rows(),
+                    id: rows.last_insert_id().unwrap_or(0),
+                };
                 each(rows, read, take).map(|()| written)
             }
         };

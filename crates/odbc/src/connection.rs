@@ -1,18 +1,18 @@
 //! Connections over the driver manager, by the crate `odbc-api`.
 
+mod handle;
 mod parameters;
 mod results;
 
 use std::time::Duration;
 
-use marmota_blocking::dialect::{
-    Dialect, FIREBIRD, MARIADB, MYSQL, ORACLE, POSTGRES, SQL_SERVER, SQLITE,
-};
+use marmota_blocking::dialect::{Dialect, FIREBIRD, MARIADB, MYSQL, ORACLE, POSTGRES, SQL_SERVER};
 use marmota_blocking::{FailureCause, ReadAs, SqlConnection, SqlFailure, Transacting, WriteCount};
 use marmota_model::{ErrorKind, Value, ValueForm};
 use odbc_api::parameter::InputParameter;
 use odbc_api::{ConnectionOptions, Error};
 
+use self::handle::Handle;
 use self::parameters::{columns_of, fill, parameter};
 use crate::fault;
 use crate::options::OdbcOptions;
@@ -21,11 +21,10 @@ use crate::options::OdbcOptions;
 const CONNECT_TIMEOUT: u32 = 10;
 
 /// The dialects that a connection may have, with the begin of the name that drivers report.
-static DIALECTS: [(&str, &Dialect); 7] = [
+static DIALECTS: [(&str, &Dialect); 6] = [
     ("MariaDB", &MARIADB),
     ("MySQL", &MYSQL),
     ("PostgreSQL", &POSTGRES),
-    ("SQLite", &SQLITE),
     ("Microsoft SQL Server", &SQL_SERVER),
     ("Oracle", &ORACLE),
     ("Firebird", &FIREBIRD),
@@ -42,7 +41,7 @@ const ATTRIBUTES: [(&str, &str, &str); 3] = [
 
 /// A connection to a database.
 pub(crate) struct OdbcConnection {
-    conn: odbc_api::Connection<'static>,
+    conn: Handle,
     dialect: &'static Dialect,
     id: Option<u64>,
     is_broken: bool,
@@ -64,7 +63,8 @@ impl OdbcConnection {
         let name = name.map_err(|error| fault::of_connect(&error))?;
         let found = DIALECTS.iter().find(|(begin, _)| name.starts_with(begin));
         let Some(&(_, dialect)) = found else { return Err(unknown(&name)) };
-        let mut connection = Self { conn, dialect, id: None, is_broken: false, isolation: None };
+        let mut connection =
+            Self { conn: Handle::new(conn), dialect, id: None, is_broken: false, isolation: None };
         connection.prepare(options.lock_timeout)?;
         Ok(connection)
     }
@@ -209,8 +209,13 @@ impl SqlConnection for OdbcConnection {
 #[cold]
 fn unknown(name: &str) -> SqlFailure {
     let known: Vec<&str> = DIALECTS.iter().map(|(name, _)| *name).collect();
+    let way_out = match name {
+        "SQLite" => "open the file with its own engine: `sqlite:FILE`",
+        _ => "import its rows from CSV files, or write an engine",
+    };
     let message = format!(
-        "the driver reports the database `{name}`, whose SQL is not known; those known are {}",
+        "the driver reports the database `{name}`, which is not supported over ODBC; supported: \
+         {}; {way_out}",
         known.join(", ")
     );
     SqlFailure::new(FailureCause::Other, (ErrorKind::Unsupported, message), "")

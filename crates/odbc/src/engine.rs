@@ -4,7 +4,6 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use marmota_blocking::dialect::ReturnedKey;
 use marmota_blocking::{BlockingDriver, BlockingEngine, SqlConnection, SqlFailure};
 use marmota_model::{Error, Result, Table};
 use marmota_store::InvalidationFeed;
@@ -46,13 +45,14 @@ impl Odbc {
         let place = options.place();
         let server =
             options.is_local.then(|| format!("{} on this machine ({place})", dialect.name));
-        let mut capability =
-            Capability::new("odbc", true).with_sql().with_key_gaps().with_local_server(server);
-        if dialect.definitions.automatic_key.is_empty()
-            && matches!(dialect.writes.key, ReturnedKey::Sequence(_))
-        {
-            capability = capability.with_reused_last_key();
+        if !dialect.is_tested {
+            log::warn!(
+                "the SQL for {} is not tested with a server: try it on a copy of the database first",
+                dialect.name
+            );
         }
+        let capability =
+            Capability::new("odbc", true).with_sql().with_key_gaps().with_local_server(server);
         drop(first);
         BlockingEngine::connect(OdbcDriver { options, capability }).map(Self)
     }

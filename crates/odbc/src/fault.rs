@@ -20,6 +20,17 @@ const NATIVE: &[(&str, i32, FailureCause, ErrorKind)] = &[
     ("MariaDB", 1317, FailureCause::Other, ErrorKind::Timeout),
     ("MariaDB", 1153, FailureCause::Other, ErrorKind::Invalid),
     ("MariaDB", 1049, FailureCause::Other, ErrorKind::Invalid),
+    ("MariaDB", 1044, FailureCause::Other, ErrorKind::Denied),
+    ("MariaDB", 1142, FailureCause::Other, ErrorKind::Denied),
+    ("MariaDB", 1143, FailureCause::Other, ErrorKind::Denied),
+    ("MariaDB", 1227, FailureCause::Other, ErrorKind::Denied),
+    ("MariaDB", 1370, FailureCause::Other, ErrorKind::Denied),
+    ("MariaDB", 1021, FailureCause::Other, ErrorKind::Io),
+    ("MariaDB", 1114, FailureCause::Other, ErrorKind::Io),
+    ("MariaDB", 1290, FailureCause::Other, ErrorKind::Io),
+    ("MariaDB", 1644, FailureCause::Other, ErrorKind::Conflict),
+    ("MariaDB", 1969, FailureCause::Other, ErrorKind::Timeout),
+    ("MariaDB", 3024, FailureCause::Other, ErrorKind::Timeout),
     ("SQL Server", 2627, FailureCause::Taken, ErrorKind::Conflict),
     ("SQL Server", 2601, FailureCause::Taken, ErrorKind::Conflict),
     ("SQL Server", 547, FailureCause::Reference, ErrorKind::Invalid),
@@ -35,16 +46,19 @@ const NATIVE: &[(&str, i32, FailureCause, ErrorKind)] = &[
 
 /// Words in the messages of drivers that report no number of the error.
 const WORDS: &[(&str, &str, FailureCause, ErrorKind)] = &[
-    ("SQLite", "UNIQUE constraint failed", FailureCause::Taken, ErrorKind::Conflict),
-    ("SQLite", "FOREIGN KEY constraint failed", FailureCause::Reference, ErrorKind::Invalid),
-    ("SQLite", "no such savepoint", FailureCause::NoSavepoint, ErrorKind::Invalid),
-    ("SQLite", "attempt to write a readonly", FailureCause::ReadOnly, ErrorKind::Denied),
-    ("SQLite", "syntax error", FailureCause::Statement, ErrorKind::Invalid),
-    ("SQLite", "no such ", FailureCause::Statement, ErrorKind::Invalid),
-    ("SQLite", "locked", FailureCause::Other, ErrorKind::Busy),
-    ("SQLite", "constraint failed", FailureCause::Other, ErrorKind::Invalid),
     ("Firebird", "UNIQUE KEY constraint", FailureCause::Taken, ErrorKind::Conflict),
     ("Firebird", "FOREIGN KEY constraint", FailureCause::Reference, ErrorKind::Invalid),
+];
+
+/// Words in the messages of a connection that was lost, if the driver reports no state for it.
+const LOST: &[&str] = &[
+    "Write error",
+    "Read error",
+    "onnection reset",
+    "roken pipe",
+    "gone away",
+    "Lost connection",
+    "closed the connection",
 ];
 
 /// Returns the cause and the kind of an SQLSTATE: the first entry whose text begins it.
@@ -96,7 +110,9 @@ pub(crate) fn of(error: &Error, dialect: &Dialect) -> SqlFailure {
         .or(by_words.map(|one| (one.2, one.3)))
         .or(by_state.map(|one| (one.1, one.2)))
         .unwrap_or((FailureCause::Other, ErrorKind::Engine));
-    let is_lost = kind == ErrorKind::Lost || matches!(number, 2006 | 2013 | 1927);
+    let is_lost = kind == ErrorKind::Lost
+        || matches!(number, 2006 | 2013 | 1927)
+        || kind == ErrorKind::Engine && LOST.iter().any(|part| words.contains(part));
     let kind = if is_lost { ErrorKind::Lost } else { kind };
     let message = match (cause, kind) {
         (_, ErrorKind::Lost) => format!(
@@ -151,6 +167,8 @@ pub(crate) fn of_connect(error: &Error) -> SqlFailure {
         _ if number == 1049 || words.contains("does not exist") => {
             (ErrorKind::Invalid, format!("{words}: create the database, or correct the URL"))
         }
+        "53300" => busy(&words),
+        _ if matches!(number, 1040 | 1203 | 1226) => busy(&words),
         "IM001" | "HYC00" => {
             (ErrorKind::Unsupported, format!("the driver lacks a function: {words}"))
         }
@@ -166,6 +184,11 @@ pub(crate) fn of_connect(error: &Error) -> SqlFailure {
 /// Returns true if rows are fetched from a statement that has none.
 pub(crate) fn has_no_cursor(error: &Error) -> bool {
     parts(error).is_some_and(|(state, ..)| state == "24000")
+}
+
+fn busy(words: &str) -> (ErrorKind, String) {
+    let message = format!("the database has no connection left: {words}; try again later");
+    (ErrorKind::Busy, message)
 }
 
 fn is_of_password(words: &str) -> bool {

@@ -10,6 +10,7 @@ use super::rules::{
 /// Firebird, from version 4.
 pub const FIREBIRD: Dialect = Dialect {
     name: "Firebird",
+    is_tested: false,
     types: ColumnTypes {
         boolean: "BOOLEAN",
         small: "SMALLINT",
@@ -32,7 +33,7 @@ pub const FIREBIRD: Dialect = Dialect {
     },
     texts: TextRules {
         folded: "lower(CAST({} AS VARCHAR(8191) CHARACTER SET OCTETS))",
-        fold_column: false,
+        fold_column: None,
         folded_is_binary: false,
         places: ["position(?,{})>0", "position(?,{})=1"],
         collation: " COLLATE UTF8",
@@ -68,8 +69,8 @@ pub const FIREBIRD: Dialect = Dialect {
         modify: ColumnChange::Parts,
         drop_reference: "DROP CONSTRAINT {}",
         table_drops_index: false,
+        nulls_are_equal: false,
         index_bytes_max: None,
-        inline_references: false,
         lock: None,
     },
     catalog: Catalog {
@@ -117,4 +118,5 @@ pub const FIREBIRD: Dialect = Dialect {
     nulls: [" NULLS FIRST", " DESC NULLS LAST"],
     isolation: ["", "", ""],
     savepoints: ["SAVEPOINT {}", "RELEASE SAVEPOINT {}", "ROLLBACK TO SAVEPOINT {}"],
+    guards_savepoints: false,
 };

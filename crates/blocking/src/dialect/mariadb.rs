@@ -25,6 +25,7 @@ use super::rules::{
 /// MariaDB.
 pub const MARIADB: Dialect = Dialect {
     name: "MariaDB",
+    is_tested: true,
     types: ColumnTypes {
         boolean: "tinyint(1)",
         small: "smallint(6)",
@@ -58,7 +59,7 @@ pub const MARIADB: Dialect = Dialect {
     },
     texts: TextRules {
         folded: "cast(lower(convert(cast({} as binary) using tis620)) as binary)",
-        fold_column: true,
+        fold_column: Some("{type} GENERATED ALWAYS AS ({}) STORED INVISIBLE"),
         folded_is_binary: true,
         places: ["locate(cast(? as binary),{})>0", "1=locate(cast(? as binary),{})"],
         collation: " CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin",
@@ -88,8 +89,8 @@ pub const MARIADB: Dialect = Dialect {
         modify: ColumnChange::Whole("MODIFY COLUMN "),
         drop_reference: "DROP FOREIGN KEY {}",
         table_drops_index: true,
+        nulls_are_equal: false,
         index_bytes_max: Some(3_072),
-        inline_references: false,
         // The lock is of the server, the name of one of its databases.
         lock: Some([
             "SELECT get_lock(concat('marmota_migration:',left(database(),40)),120)",
@@ -136,11 +137,13 @@ pub const MARIADB: Dialect = Dialect {
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY",
     ],
     savepoints: ["SAVEPOINT {}", "RELEASE SAVEPOINT {}", "ROLLBACK TO SAVEPOINT {}"],
+    guards_savepoints: false,
 };
 
 /// MySQL.
 pub const MYSQL: Dialect = Dialect {
     name: "MySQL",
+    is_tested: false,
     texts: TextRules {
         collation: " CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin",
         ..MARIADB.texts

@@ -10,6 +10,7 @@ use super::rules::{
 /// Oracle Database, from version 23ai: it has booleans, and inserts of several rows.
 pub const ORACLE: Dialect = Dialect {
     name: "Oracle",
+    is_tested: false,
     types: ColumnTypes {
         boolean: "BOOLEAN",
         small: "NUMBER(5,0)",
@@ -32,7 +33,7 @@ pub const ORACLE: Dialect = Dialect {
     },
     texts: TextRules {
         folded: "translate({},'ABCDEFGHIJKLMNOPQRSTUVWXYZ','abcdefghijklmnopqrstuvwxyz')",
-        fold_column: false,
+        fold_column: None,
         folded_is_binary: false,
         places: ["instr({},?)>0", "instr({},?)=1"],
         collation: "",
@@ -66,8 +67,8 @@ pub const ORACLE: Dialect = Dialect {
         modify: ColumnChange::Whole("MODIFY "),
         drop_reference: "DROP CONSTRAINT {}",
         table_drops_index: false,
+        nulls_are_equal: false,
         index_bytes_max: None,
-        inline_references: false,
         lock: None,
     },
     catalog: Catalog {
@@ -109,4 +110,5 @@ pub const ORACLE: Dialect = Dialect {
         "ALTER SESSION SET ISOLATION_LEVEL=READ COMMITTED",
     ],
     savepoints: ["SAVEPOINT {}", "", "ROLLBACK TO SAVEPOINT {}"],
+    guards_savepoints: false,
 };

@@ -10,6 +10,7 @@ use super::rules::{
 /// PostgreSQL, with a driver that undoes only the statement that fails.
 pub const POSTGRES: Dialect = Dialect {
     name: "PostgreSQL",
+    is_tested: true,
     types: ColumnTypes {
         boolean: "boolean",
         small: "smallint",
@@ -35,7 +36,7 @@ pub const POSTGRES: Dialect = Dialect {
     },
     texts: TextRules {
         folded: "lower({})",
-        fold_column: false,
+        fold_column: None,
         folded_is_binary: false,
         places: ["strpos({},?)>0", "starts_with({},?)"],
         collation: " COLLATE \"C\"",
@@ -78,8 +79,8 @@ pub const POSTGRES: Dialect = Dialect {
         modify: ColumnChange::Parts,
         drop_reference: "DROP CONSTRAINT {}",
         table_drops_index: false,
+        nulls_are_equal: false,
         index_bytes_max: None,
-        inline_references: false,
         lock: Some([
             "SELECT 1 FROM (SELECT pg_advisory_lock(7305132)) l",
             "SELECT pg_advisory_unlock(7305132)",
@@ -133,4 +134,5 @@ pub const POSTGRES: Dialect = Dialect {
         "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED, READ ONLY",
     ],
     savepoints: ["SAVEPOINT {}", "RELEASE SAVEPOINT {}", "ROLLBACK TO SAVEPOINT {}"],
+    guards_savepoints: true,
 };

@@ -9,6 +9,8 @@ use marmota_model::ValueForm;
 pub struct Dialect {
     /// The database, as in messages.
     pub name: &'static str,
+    /// False if the dialect was written from the database's manual, and not run against a server.
+    pub is_tested: bool,
     /// The types of columns.
     pub types: ColumnTypes,
     /// How texts are compared without regard to the case of A to Z, and searched.
@@ -43,6 +45,8 @@ pub struct Dialect {
     pub isolation: [&'static str; 3],
     /// Sets a savepoint, releases one, and returns to one. An empty statement is not needed.
     pub savepoints: [&'static str; 3],
+    /// True if a statement on a savepoint that does not exist fails the whole transaction.
+    pub guards_savepoints: bool,
 }
 
 /// The types of columns, in the form in which the catalog reports them.
@@ -80,9 +84,9 @@ pub struct ColumnTypes {
 pub struct TextRules {
     /// A text with A to Z in lower case.
     pub folded: &'static str,
-    /// True if such a text is stored in a column next to it, which the database computes: it has no
-    /// indexes of expressions.
-    pub fold_column: bool,
+    /// The definition of a column next to it with such a text, after its name, if the database has no
+    /// indexes of expressions: `{type}` is its type, `{}` the expression.
+    pub fold_column: Option<&'static str>,
     /// True if such a text is bytes.
     pub folded_is_binary: bool,
     /// A condition that a folded text `{}` contains `?`, and that it begins with it.
@@ -156,10 +160,10 @@ pub struct DefinitionRules {
     pub drop_reference: &'static str,
     /// True if an index is dropped by `ALTER TABLE`.
     pub table_drops_index: bool,
+    /// True if NULLs are equal in a unique index, so that it has to leave them out.
+    pub nulls_are_equal: bool,
     /// The most bytes of an index; a longer one has the begin of its texts.
     pub index_bytes_max: Option<usize>,
-    /// True if references are parts of a table's definition, because it cannot be changed later.
-    pub inline_references: bool,
     /// Acquires and releases the lock of migrations.
     pub lock: Option<[&'static str; 2]>,
 }
@@ -171,8 +175,6 @@ pub enum ColumnChange {
     Whole(&'static str),
     /// By a part: `ALTER COLUMN {} TYPE`, and `ALTER COLUMN {} SET NOT NULL`.
     Parts,
-    /// Not at all.
-    Never,
 }
 
 /// The structure of the database, as statements. `{}` is the table's name as a text literal.

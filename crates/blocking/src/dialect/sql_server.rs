@@ -10,6 +10,7 @@ use super::rules::{
 /// Microsoft SQL Server, from version 2017.
 pub const SQL_SERVER: Dialect = Dialect {
     name: "SQL Server",
+    is_tested: false,
     types: ColumnTypes {
         boolean: "bit",
         small: "smallint",
@@ -35,7 +36,7 @@ pub const SQL_SERVER: Dialect = Dialect {
     texts: TextRules {
         // Its `lower` would change other letters, too.
         folded: "translate({},'ABCDEFGHIJKLMNOPQRSTUVWXYZ','abcdefghijklmnopqrstuvwxyz')",
-        fold_column: false,
+        fold_column: Some("AS ({}) PERSISTED"),
         folded_is_binary: false,
         places: ["charindex(?,{})>0", "charindex(?,{})=1"],
         collation: " COLLATE Latin1_General_100_BIN2",
@@ -70,8 +71,8 @@ pub const SQL_SERVER: Dialect = Dialect {
         modify: ColumnChange::Whole("ALTER COLUMN "),
         drop_reference: "DROP CONSTRAINT {}",
         table_drops_index: false,
+        nulls_are_equal: true,
         index_bytes_max: None,
-        inline_references: false,
         lock: None,
     },
     catalog: Catalog {
@@ -116,4 +117,5 @@ pub const SQL_SERVER: Dialect = Dialect {
         "SET TRANSACTION ISOLATION LEVEL READ COMMITTED",
     ],
     savepoints: ["SAVE TRANSACTION {}", "", "ROLLBACK TRANSACTION {}"],
+    guards_savepoints: false,
 };

@@ -170,7 +170,8 @@ impl SqlExecutor<'_> {
             (0..row.len()).filter(|&at| row[at] != Value::Absent).collect()
         };
         let Some(first) = rows.first().map(|row| fields(row)) else { return 0 };
-        if !dialect.writes.many_rows && !dialect.writes.array_binding
+        let in_arrays = dialect.writes.array_binding && first.contains(key);
+        if !dialect.writes.many_rows && !in_arrays
             || first.is_empty() && !dialect.writes.without_columns.ends_with(')')
             || !first.contains(key) && matches!(dialect.writes.key, ReturnedKey::Sequence(_))
         {

@@ -40,9 +40,6 @@ pub(super) fn compare(
         None => comparison.make_table(&tables[..=at]),
         Some(layout) => comparison.compare(run, &layout)?,
     }
-    if dialect.definitions.inline_references {
-        return Ok(());
-    }
     // References of tables that refer to each other in a circle are added when all of them exist.
     for other in &tables[..at] {
         for position in 0..other.fields().len() {
@@ -68,13 +65,9 @@ impl Comparison<'_> {
     /// Creates a table, with its references to tables before it.
     fn make_table(&mut self, before: &[Arc<Table>]) {
         let table = self.steps.table;
-        let is_inline = self.dialect.definitions.inline_references;
-        let references = (0..table.fields().len()).filter_map(|at| self.reference(at));
-        let inline: Vec<String> = references.filter(|_| is_inline).collect();
-        let mut statements = definition::create_table(self.dialect, table, inline);
+        let mut statements = definition::create_table(self.dialect, table);
         for (position, field) in table.fields().iter().enumerate() {
             if let Kind::Reference { table: to, .. } = &field.kind
-                && !is_inline
                 && before.iter().any(|other| other.name() == to)
             {
                 statements.extend(self.reference_sql(position));
@@ -212,8 +205,8 @@ impl Comparison<'_> {
     }
 
     /// Returns the statements that give a column the model's definition, or its type if the others
-    /// are changed separately; `None` if the database cannot do that.
-    fn modify(&self, position: usize, with_fold: bool) -> Option<Vec<String>> {
+    /// are changed separately.
+    fn modify(&self, position: usize, with_fold: bool) -> Vec<String> {
         let (table, dialect) = (self.steps.table, self.dialect);
         let words = match dialect.definitions.modify {
             ColumnChange::Whole(words) => words,
@@ -225,9 +218,8 @@ impl Comparison<'_> {
                     _ => "",
                 };
                 let sql = format!("ALTER COLUMN {name} TYPE {wanted}{collation}");
-                return Some(self.steps.alter(&sql));
+                return self.steps.alter(&sql);
             }
-            ColumnChange::Never => return None,
         };
         let default = table.default(position).map(|value| literal(dialect, value));
         let definition = definition::column(dialect, table, position, default);
@@ -236,7 +228,7 @@ impl Comparison<'_> {
             let fold = definition::folded_column(dialect, table, position);
             sql.extend(self.steps.alter(&format!("{words}{fold}")));
         }
-        Some(sql)
+        sql
     }
 
     fn drop_reference(&self, name: &str) -> String {
@@ -292,14 +284,12 @@ impl Comparison<'_> {
                 true => format!("{wanted}{}", dialect.texts.collation),
                 false => wanted,
             };
-            match self.modify(position, fold.is_some() && has_fold_column(dialect, field)) {
-                Some(sql) => self.steps.step(change(&to), StepEffect::Safe, sql),
-                None => self.steps.refuse(change(&to), cannot_change(dialect)),
-            }
+            let sql = self.modify(position, fold.is_some() && has_fold_column(dialect, field));
+            self.steps.step(change(&to), StepEffect::Safe, sql);
         }
         if has_fold_column(dialect, field) && fold.is_none() {
             let sql = definition::folded_column(dialect, table, position);
-            let sql = self.steps.alter(&format!("ADD COLUMN {sql}"));
+            let sql = self.steps.alter(&format!("{}{sql}", dialect.definitions.add_column));
             let to = format!("{}, without regard to the case of A to Z", column.declared);
             self.steps.step(change(&to), StepEffect::Safe, sql);
         }
@@ -312,19 +302,8 @@ impl Comparison<'_> {
         column: &LayoutColumn,
     ) -> Result<()> {
         let there = self.steps.there.clone();
-        let (dialect, field) = (self.dialect, &self.steps.table.fields()[position]);
-        let is_whole = matches!(dialect.definitions.modify, ColumnChange::Whole(_));
-        let whole = if is_whole { self.modify(position, false) } else { None };
-        let differs = position != self.steps.table.key() && column.not_null == field.nullable;
-        if differs && dialect.definitions.modify == ColumnChange::Never {
-            let name = field.name.to_string();
-            let change = match field.nullable {
-                true => TableChange::AllowNull(name),
-                false => TableChange::RequireValue(name),
-            };
-            self.steps.refuse(change, cannot_change(dialect));
-            return Ok(());
-        }
+        let is_whole = matches!(self.dialect.definitions.modify, ColumnChange::Whole(_));
+        let whole = is_whole.then(|| self.modify(position, false));
         self.steps.change_null(
             position,
             (&column.name, column.not_null),
@@ -338,11 +317,13 @@ impl Comparison<'_> {
         let default = table.default(position).map(|value| literal(dialect, value));
         let has_rows = count(run, &self.steps.there, "1=1")? > 0;
         let now = || literal(dialect, ValueRef::Timestamp(Timestamp::now()));
-        let definition = |default| definition::column(dialect, table, position, default);
+        let add = dialect.definitions.add_column;
+        let definition =
+            |default| format!("{add}{}", definition::column(dialect, table, position, default));
         self.steps.add_column(position, has_rows, default, now, definition);
         if has_fold_column(dialect, &table.fields()[position]) {
             let fold = definition::folded_column(dialect, table, position);
-            let sql = self.steps.alter(&format!("ADD COLUMN {fold}"));
+            let sql = self.steps.alter(&format!("{}{fold}", dialect.definitions.add_column));
             if let Some(step) =
                 self.steps.steps.last_mut().filter(|step| !step.statements.is_empty())
             {
@@ -491,19 +472,10 @@ fn is_over(dialect: &Dialect, there: &LayoutIndex, table: &Table, index: &Index)
         && there.columns.iter().zip(index.fields.iter()).all(|(column, &at)| {
             let field = &table.fields()[at];
             match is_folded(field) {
-                true if dialect.texts.fold_column => *column == folded_name(&field.name),
+                true if dialect.texts.fold_column.is_some() => *column == folded_name(&field.name),
                 // An expression is reported in the form that the database has chosen.
                 true => *column != *field.name && column.contains(&*field.name),
                 false => *column == *field.name,
             }
         })
-}
-
-/// Returns the reason why a column is not changed.
-fn cannot_change(dialect: &Dialect) -> String {
-    format!(
-        "{} cannot change a column: make a table with the new columns, copy the rows, and rename it; \
-         or change the model back",
-        dialect.name
-    )
 }

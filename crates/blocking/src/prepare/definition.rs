@@ -53,15 +53,20 @@ pub(super) fn create_index(dialect: &Dialect, table: &Table, index: &Index) -> S
     };
     let unique = if index.unique { "UNIQUE " } else { "" };
     let (name, on) = (quoted(&index_name(table, index)), quoted(table.name()));
-    format!("CREATE {unique}INDEX {name} ON {on} ({})", columns.join(","))
+    let mut sql = format!("CREATE {unique}INDEX {name} ON {on} ({})", columns.join(","));
+    if index.unique && dialect.definitions.nulls_are_equal {
+        let nullable = index.fields.iter().filter(|&&at| table.fields()[at].nullable);
+        let set: Vec<String> =
+            nullable.map(|&at| format!("{} IS NOT NULL", self::name(table, at))).collect();
+        if !set.is_empty() {
+            sql.push_str(&format!(" WHERE {}", set.join(" AND ")));
+        }
+    }
+    sql
 }
 
-/// Returns the statements that create a table, with the references in `inline`.
-pub(super) fn create_table(
-    dialect: &Dialect,
-    table: &Table,
-    inline: impl IntoIterator<Item = String>,
-) -> Vec<String> {
+/// Returns the statements that create a table, without its references.
+pub(super) fn create_table(dialect: &Dialect, table: &Table) -> Vec<String> {
     let mut parts: Vec<String> = Vec::new();
     for (at, field) in table.fields().iter().enumerate() {
         let default = table.default(at).map(|value| literal(dialect, value));
@@ -69,7 +74,6 @@ pub(super) fn create_table(
         parts.extend(has_fold_column(dialect, field).then(|| folded_column(dialect, table, at)));
     }
     parts.push(format!("PRIMARY KEY ({})", name(table, table.key())));
-    parts.extend(inline);
     let mut statements = Vec::new();
     if let Some(sequence) = dialect.definitions.sequence
         && table.key_kind() == KeyKind::Auto
@@ -96,7 +100,7 @@ pub(super) fn column(
     let is_key = position == table.key();
     let null = match is_key || !field.nullable {
         true => " NOT NULL",
-        false if dialect.texts.fold_column => " NULL",
+        false if dialect.texts.fold_column.is_some() => " NULL",
         false => "",
     };
     let default = if is_key && table.key_kind() == KeyKind::Auto {
@@ -112,7 +116,7 @@ pub(super) fn column(
 
 /// Returns true if the database stores a field's texts in lower case, too.
 pub(super) fn has_fold_column(dialect: &Dialect, field: &Field) -> bool {
-    dialect.texts.fold_column && is_folded(field)
+    dialect.texts.fold_column.is_some() && is_folded(field)
 }
 
 /// Returns the definition of the column with a text in lower case.
@@ -123,11 +127,9 @@ pub(super) fn folded_column(dialect: &Dialect, table: &Table, position: usize) -
         Some(chars) if chars != u32::MAX => format!("varbinary({})", chars * 4),
         _ => dialect.types.blob.to_owned(),
     };
-    format!(
-        "{} {of} GENERATED ALWAYS AS ({}) STORED INVISIBLE",
-        quoted(&folded_name(&field.name)),
-        folded_sql(dialect, &name(table, position))
-    )
+    let definition = dialect.texts.fold_column.unwrap_or_default().replace("{type}", &of);
+    let definition = definition.replace("{}", &folded_sql(dialect, &name(table, position)));
+    format!("{} {definition}", quoted(&folded_name(&field.name)))
 }
 
 /// Returns the definition of a reference to the column `key`, or `None` for a field that is not a

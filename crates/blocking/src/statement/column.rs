@@ -81,7 +81,7 @@ pub(crate) fn name(table: &Table, position: usize) -> String {
 /// Returns the SQL expression by which a field is compared and sorted.
 pub(crate) fn compared(dialect: &Dialect, field: &Field) -> String {
     match is_folded(field) {
-        true if dialect.texts.fold_column => quoted(&folded_name(&field.name)),
+        true if dialect.texts.fold_column.is_some() => quoted(&folded_name(&field.name)),
         true => folded_sql(dialect, &quoted(&field.name)),
         false => quoted(&field.name),
     }

@@ -24,6 +24,7 @@ const FEATURES: [(&str, bool); 25] = [
     ("postgres", cfg!(feature = "postgres")),
     ("mariadb", cfg!(feature = "mariadb")),
     ("mongodb", cfg!(feature = "mongodb")),
+    ("odbc", cfg!(feature = "odbc")),
     ("remote", cfg!(feature = "remote")),
     ("replication", cfg!(feature = "replication")),
     ("replication-s3", cfg!(feature = "replication-s3")),
