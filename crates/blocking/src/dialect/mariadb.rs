@@ -152,5 +152,7 @@ pub const MYSQL: Dialect = Dialect {
         table_end: " ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_bin",
         ..MARIADB.definitions
     },
+    // Not tested: a driver may report a refused row as a warning.
+    writes: WriteRules { array_binding: false, ..MARIADB.writes },
     ..MARIADB
 };

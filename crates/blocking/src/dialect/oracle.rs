@@ -56,7 +56,8 @@ pub const ORACLE: Dialect = Dialect {
         after_given_key: None,
         without_columns: " VALUES (DEFAULT)",
         many_rows: true,
-        array_binding: true,
+        // Not tested: a driver may report a refused row as a warning.
+        array_binding: false,
     },
     definitions: DefinitionRules {
         table_end: "",
