@@ -30,7 +30,10 @@ INSERT INTO "person" ("name","city","about","age","height","is_member","pay","bo
 
 -- insert of several rows with given keys
 -- begin: Committed
-INSERT INTO "reading" ("id","of","value") VALUES (?,CAST(? AS BIGINT),?); -- for each of 4 rows
+INSERT INTO "reading" ("id","of","value") VALUES (?,CAST(? AS BIGINT),?);
+INSERT INTO "reading" ("id","of","value") VALUES (?,CAST(? AS BIGINT),?);
+INSERT INTO "reading" ("id","of","value") VALUES (?,CAST(? AS BIGINT),?);
+INSERT INTO "reading" ("id","of","value") VALUES (?,CAST(? AS BIGINT),?);
 INSERT INTO "reading" ("id","of","value") VALUES (?,CAST(? AS BIGINT),?);
 -- commit
 

@@ -32,7 +32,7 @@ SELECT last_insert_id();
 
 -- insert of several rows with given keys
 -- begin: Committed
-INSERT INTO "reading" ("id","of","value") VALUES (?,?,?); -- for each of 4 rows
+INSERT INTO "reading" ("id","of","value") VALUES (?,?,?),(?,?,?),(?,?,?),(?,?,?);
 INSERT INTO "reading" ("id","of","value") VALUES (?,?,?);
 -- commit
 

@@ -37,7 +37,7 @@ SELECT "sequence:person".CURRVAL FROM dual;
 
 -- insert of several rows with given keys
 -- begin: Committed
-INSERT INTO "reading" ("id","of","value") VALUES (?,?,?); -- for each of 4 rows
+INSERT INTO "reading" ("id","of","value") VALUES (?,?,?),(?,?,?),(?,?,?),(?,?,?);
 INSERT INTO "reading" ("id","of","value") VALUES (?,?,?);
 -- commit
 

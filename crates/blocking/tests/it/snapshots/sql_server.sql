@@ -28,7 +28,7 @@ INSERT INTO "person" ("name","city","about","age","height","is_member","pay","bo
 
 -- insert of several rows with given keys
 -- begin: Committed
-INSERT INTO "reading" ("id","of","value") VALUES (?,?,?); -- for each of 4 rows
+INSERT INTO "reading" ("id","of","value") VALUES (?,?,?),(?,?,?),(?,?,?),(?,?,?);
 INSERT INTO "reading" ("id","of","value") VALUES (?,?,?);
 -- commit
 
