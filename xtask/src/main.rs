@@ -142,6 +142,10 @@ fn packages() -> Result<(), Failure> {
         ("pg_ctlcluster", "postgresql"),
         ("pgbouncer", "pgbouncer"),
         ("mariadbd", "mariadb-server"),
+        ("odbcinst", "odbcinst"),
+        ("/usr/include/sql.h", "unixodbc-dev"),
+        (&odbc_driver("libmaodbc.so"), "odbc-mariadb"),
+        (&odbc_driver("psqlodbcw.so"), "odbc-postgresql"),
         ("chromium", "chromium"),
         ("chromedriver", "chromium-driver"),
         ("npm", "npm"),
@@ -152,6 +156,11 @@ fn packages() -> Result<(), Failure> {
     outsiders::install_open_id_provider()?;
     outsiders::install_client_tools()?;
     outsiders::install_pebble()
+}
+
+/// Returns the path of an ODBC driver of Debian.
+fn odbc_driver(file: &str) -> String {
+    format!("/usr/lib/{}-linux-gnu/odbc/{file}", std::env::consts::ARCH)
 }
 
 fn check() -> Result<(), Failure> {

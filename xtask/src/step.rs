@@ -82,7 +82,8 @@ fn minor_version(version: &str) -> Option<u32> {
     digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// Installs the packages whose programs are missing, by apt. Each pair is a program and its package.
+/// Installs the packages whose programs are missing, by apt. Each pair is a program, or the whole
+/// path of a file, and its package.
 pub(crate) fn install_missing(programs: &[(&str, &str)]) -> Result<(), Failure> {
     let missing: Vec<&str> = programs
         .iter()

@@ -18,7 +18,7 @@ mod prose;
 use crate::step::{Failure, root};
 
 /// The project's crates that each crate may depend on.
-const ARROWS: [(&str, &[&str]); 31] = [
+const ARROWS: [(&str, &[&str]); 33] = [
     ("model", &[]),
     ("derive", &[]),
     ("store", &["marmota-model"]),
@@ -30,8 +30,10 @@ const ARROWS: [(&str, &[&str]); 31] = [
     ("sql", &["marmota-model", "marmota-store"]),
     ("sqlite", &["marmota-model", "marmota-store", "marmota-sql"]),
     ("postgres", &["marmota-model", "marmota-store", "marmota-sql"]),
-    ("mariadb", &["marmota-model", "marmota-store", "marmota-sql"]),
+    ("blocking", &["marmota-model", "marmota-store", "marmota-sql"]),
+    ("mariadb", &["marmota-model", "marmota-store", "marmota-blocking"]),
     ("mongo", &["marmota-model", "marmota-store"]),
+    ("odbc", &["marmota-model", "marmota-store", "marmota-blocking"]),
     ("objects", &["marmota-model"]),
     ("replication", &["marmota-model", "marmota-store", "marmota-objects"]),
     ("files", &["marmota-model", "marmota-derive", "marmota-store", "marmota-objects"]),
@@ -107,6 +109,7 @@ const ARROWS: [(&str, &[&str]); 31] = [
             "marmota-files",
             "marmota-mariadb",
             "marmota-mongo",
+            "marmota-odbc",
             "marmota-rest",
             "marmota-admin",
             "marmota-app",

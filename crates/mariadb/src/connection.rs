@@ -1,17 +1,18 @@
-//! Connections to a server. Only this folder knows the driver.
-
-pub(crate) mod pool;
+//! Connections to a server, by the driver.
 
 use std::time::Duration;
 
-use marmota_model::Result;
-use mysql::consts::{CapabilityFlags, ColumnType};
+use marmota_blocking::dialect::{self, ReturnedKey, WriteRules};
+use marmota_blocking::{
+    ColumnName, Dialect, ReadAs, SqlConnection, SqlFailure, Transacting, WriteCount,
+};
+use marmota_model::{Result, Value, ValueForm};
+use mysql::consts::CapabilityFlags;
 use mysql::prelude::Queryable as _;
 use mysql::{Conn, Opts, OptsBuilder, Params};
 
-pub(crate) use mysql::Value as Cell;
-
-use crate::fault::{Failure, invalid};
+use crate::fault::{self, Failure, invalid};
+use crate::value::{self, ComputedType, bytes_of, cell};
 
 /// The longest time to wait for a connection to be accepted.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -19,12 +20,6 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const PACKET_HEAD: usize = 64;
 /// The number of statements that a connection keeps prepared.
 const STATEMENTS_MAX: usize = 128;
-/// The settings of a connection: names in double quotes, errors instead of converted values, and
-/// times in UTC.
-const SETTINGS: &str = "SET SESSION sql_mode='ANSI_QUOTES,PIPES_AS_CONCAT,NO_BACKSLASH_ESCAPES,\
-                        NO_AUTO_VALUE_ON_ZERO,STRICT_ALL_TABLES,ERROR_FOR_DIVISION_BY_ZERO,\
-                        NO_ENGINE_SUBSTITUTION',time_zone='+00:00',autocommit=1";
-
 /// The options of the driver.
 #[derive(Clone)]
 pub(crate) struct DriverOptions(Opts);
@@ -65,23 +60,15 @@ impl DriverOptions {
     }
 }
 
-/// The result of a statement without rows.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Written {
-    /// The number of rows found, changed or not.
-    pub(crate) rows: u64,
-    /// The first automatic key, or the argument of `LAST_INSERT_ID`.
-    pub(crate) id: u64,
-}
+/// MariaDB's dialect with a driver that returns `last_insert_id` with each answer.
+static MARIADB: Dialect = native(dialect::MARIADB);
+static MYSQL: Dialect = native(dialect::MYSQL);
 
-/// The name of a column of a result, and the table and column that it was read from.
-#[derive(Clone, Debug)]
-pub(crate) struct ColumnName {
-    pub(crate) shown: String,
-    pub(crate) table: String,
-    pub(crate) column: String,
-    pub(crate) is_binary: bool,
-    pub(crate) is_decimal: bool,
+const fn native(dialect: Dialect) -> Dialect {
+    let key = ReturnedKey::LastInsertId(None);
+    // The parameters of one statement need fewer messages.
+    let writes = WriteRules { key, array_binding: false, ..dialect.writes };
+    Dialect { writes, ..dialect }
 }
 
 /// A connection to a server.
@@ -89,9 +76,8 @@ pub(crate) struct Connection {
     conn: Conn,
     /// True after an error of the connection itself.
     is_broken: bool,
-    pub(crate) is_mariadb: bool,
-    /// The difference between consecutive automatic keys of one statement.
-    pub(crate) key_step: i64,
+    is_mariadb: bool,
+    key_step: i64,
     /// The most bytes of a statement with its parameters.
     packet_max: usize,
 }
@@ -101,17 +87,13 @@ impl Connection {
         let conn = Conn::new(options.0.clone()).map_err(|error| Failure::of(&error))?;
         let mut connection =
             Self { conn, is_broken: false, is_mariadb: true, key_step: 1, packet_max: 0 };
-        connection.execute(SETTINGS)?;
+        connection.drop_rows(dialect::MARIADB.settings[0])?;
         let seconds = lock_timeout.as_secs().max(1);
-        connection.execute(&format!("SET SESSION innodb_lock_wait_timeout={seconds}"))?;
+        connection.drop_rows(&format!("SET SESSION innodb_lock_wait_timeout={seconds}"))?;
         let sql = "SELECT version() LIKE '%MariaDB%',@@auto_increment_increment,\
                    @@max_allowed_packet";
-        let mut found = None;
-        connection.query(sql, &mut |row| {
-            found = Some((number(&row[0]), number(&row[1]), number(&row[2])));
-            true
-        })?;
-        if let Some((is_mariadb, step, packet)) = found {
+        let found: Result<Option<(i64, i64, i64)>, _> = connection.conn.query_first(sql);
+        if let Some((is_mariadb, step, packet)) = found.map_err(|error| Failure::of(&error))? {
             (connection.is_mariadb, connection.key_step) = (is_mariadb != 0, step.max(1));
             connection.packet_max = usize::try_from(packet).unwrap_or(0);
         }
@@ -119,47 +101,24 @@ impl Connection {
             true => "SET SESSION tx_isolation='READ-COMMITTED'",
             false => "SET SESSION transaction_isolation='READ-COMMITTED'",
         };
-        connection.execute(isolation)?;
+        connection.drop_rows(isolation)?;
         Ok(connection)
     }
 
-    /// Returns the number by which another connection ends its statements.
-    pub(crate) fn id(&self) -> u32 {
-        self.conn.connection_id()
-    }
-
-    /// Returns true if it cannot be used again.
-    pub(crate) const fn is_broken(&self) -> bool {
-        self.is_broken
-    }
-
     /// Executes a statement without parameters, and drops its rows.
-    pub(crate) fn execute(&mut self, sql: &str) -> Result<(), Failure> {
+    fn drop_rows(&mut self, sql: &str) -> Result<(), Failure> {
         let done = self.conn.query_drop(sql).map_err(|error| Failure::of(&error));
         self.note(done)
     }
 
-    /// Executes a statement without parameters. `take` receives each row, and returns false to end.
-    pub(crate) fn query(
+    /// Executes a prepared statement.
+    fn exec(
         &mut self,
         sql: &str,
-        take: &mut dyn FnMut(Vec<Cell>) -> bool,
-    ) -> Result<(), Failure> {
-        let done = match self.conn.query_iter(sql) {
-            Err(error) => Err(Failure::of(&error)),
-            Ok(rows) => each(rows, take).map(drop),
-        };
-        self.note(done)
-    }
-
-    /// Executes a prepared statement. `columns` receives the columns of a result with rows.
-    pub(crate) fn run(
-        &mut self,
-        sql: &str,
-        parameters: Vec<Cell>,
-        columns: &mut dyn FnMut(Vec<ColumnName>),
-        take: &mut dyn FnMut(Vec<Cell>) -> bool,
-    ) -> Result<Written, Failure> {
+        parameters: Vec<mysql::Value>,
+        read: ReadAs<'_>,
+        take: &mut dyn FnMut(Vec<Option<Value>>) -> bool,
+    ) -> Result<WriteCount, Failure> {
         // The server would close the connection instead of an answer.
         let bytes = sql.len() + parameters.iter().map(bytes_of).sum::<usize>() + PACKET_HEAD;
         if bytes > self.packet_max {
@@ -172,14 +131,11 @@ impl Connection {
         let done = match self.conn.exec_iter(sql, parameters) {
             Err(error) => Err(Failure::of(&error)),
             Ok(rows) => {
-                let names = rows.columns();
-                let names: Vec<ColumnName> = names.as_ref().iter().map(column_name).collect();
-                let written =
-                    Written { rows: rows.affected_rows(), id: rows.last_insert_id().unwrap_or(0) };
-                if !names.is_empty() {
-                    columns(names);
-                }
-                each(rows, take).map(|()| written)
+                let written = WriteCount {
+                    rows: rows.affected_rows(),
+                    id: rows.last_insert_id().unwrap_or(0),
+                };
+                each(rows, read, take).map(|()| written)
             }
         };
         self.note(done)
@@ -193,55 +149,87 @@ impl Connection {
     }
 }
 
+impl SqlConnection for Connection {
+    fn dialect(&self) -> &'static Dialect {
+        if self.is_mariadb { &MARIADB } else { &MYSQL }
+    }
+
+    fn id(&self) -> Option<u64> {
+        Some(self.conn.connection_id().into())
+    }
+
+    fn is_broken(&self) -> bool {
+        self.is_broken
+    }
+
+    fn key_step(&self) -> i64 {
+        self.key_step
+    }
+
+    fn begin(&mut self, how: Transacting) -> Result<(), SqlFailure> {
+        if how == Transacting::Serializable {
+            self.execute("SET TRANSACTION ISOLATION LEVEL SERIALIZABLE")?;
+        }
+        self.execute(match how {
+            Transacting::ReadOnly => "START TRANSACTION READ ONLY",
+            _ => "START TRANSACTION",
+        })
+    }
+
+    fn end(&mut self, commits: bool) -> Result<(), SqlFailure> {
+        self.execute(if commits { "COMMIT" } else { "ROLLBACK" })
+    }
+
+    fn execute(&mut self, sql: &str) -> Result<(), SqlFailure> {
+        self.drop_rows(sql).map_err(|failure| fault::of(&failure))
+    }
+
+    fn run(
+        &mut self,
+        sql: &str,
+        parameters: &[Value],
+        read: ReadAs<'_>,
+        take: &mut dyn FnMut(Vec<Option<Value>>) -> bool,
+    ) -> Result<WriteCount, SqlFailure> {
+        let parameters = parameters.iter().map(|value| cell(value.as_ref())).collect();
+        self.exec(sql, parameters, read, take).map_err(|failure| fault::of(&failure))
+    }
+}
+
 fn column_name(column: &mysql::Column) -> ColumnName {
     ColumnName {
         shown: column.name_str().into_owned(),
         table: column.org_table_str().into_owned(),
         column: column.org_name_str().into_owned(),
-        // The collation of bytes.
-        is_binary: column.character_set() == 63,
-        is_decimal: column.column_type() == ColumnType::MYSQL_TYPE_NEWDECIMAL,
     }
 }
 
+/// Passes the rows of a result, each value in its form.
 fn each<T: mysql::prelude::Protocol>(
     rows: mysql::QueryResult<'_, '_, '_, T>,
-    take: &mut dyn FnMut(Vec<Cell>) -> bool,
+    read: ReadAs<'_>,
+    take: &mut dyn FnMut(Vec<Option<Value>>) -> bool,
 ) -> Result<(), Failure> {
+    let columns = rows.columns();
+    let columns = columns.as_ref();
+    let forms: Vec<Option<ValueForm>> = match read {
+        ReadAs::Forms(forms) => forms.iter().copied().map(Some).collect(),
+        ReadAs::Columns(_) if columns.is_empty() => Vec::new(),
+        ReadAs::Columns(choose) => choose(columns.iter().map(column_name).collect()),
+    };
+    let types: Vec<ComputedType> = columns.iter().map(ComputedType::of).collect();
     for row in rows {
-        if !take(row.map_err(|error| Failure::of(&error))?.unwrap()) {
+        let cells = row.map_err(|error| Failure::of(&error))?.unwrap();
+        let values = cells.into_iter().enumerate().map(|(at, cell)| {
+            match (forms.get(at).copied().flatten(), types.get(at)) {
+                (Some(form), _) => value::read(form, cell),
+                (None, Some(of)) => of.read(cell),
+                (None, None) => None,
+            }
+        });
+        if !take(values.collect()) {
             break;
         }
     }
     Ok(())
-}
-
-/// Returns the number of bytes of a parameter, at most.
-pub(crate) fn bytes_of(cell: &Cell) -> usize {
-    match cell {
-        Cell::Bytes(bytes) => bytes.len() + 11,
-        _ => 15,
-    }
-}
-
-/// Returns an integer of a result, in the form of text or binary.
-pub(crate) fn number(cell: &Cell) -> i64 {
-    match cell {
-        Cell::Int(value) => *value,
-        Cell::UInt(value) => i64::try_from(*value).unwrap_or(i64::MAX),
-        Cell::Bytes(bytes) => {
-            std::str::from_utf8(bytes).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
-        }
-        _ => 0,
-    }
-}
-
-/// Returns a text of a result; empty for NULL.
-pub(crate) fn text(cell: &Cell) -> String {
-    match cell {
-        Cell::Bytes(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Cell::Int(value) => value.to_string(),
-        Cell::UInt(value) => value.to_string(),
-        _ => String::new(),
-    }
 }

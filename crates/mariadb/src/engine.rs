@@ -2,18 +2,18 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
-use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_blocking::{BlockingDriver, BlockingEngine, SqlConnection, SqlFailure};
+use marmota_model::{Result, Table};
 use marmota_store::InvalidationFeed;
 use marmota_store::backup::Copied;
 use marmota_store::engine::{Capability, Engine, Session};
 use marmota_store::plan::{Destructive, Plan};
 
+use crate::connection::Connection;
 use crate::fault;
 use crate::options::MariadbOptions;
-use crate::prepare;
-use crate::session::MariadbSession;
-use crate::shared::Shared;
 
 /// Models in a database of MariaDB or MySQL.
 ///
@@ -24,23 +24,28 @@ use crate::shared::Shared;
 /// let store = Store::builder(engine).open()?;
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
-pub struct Mariadb(Arc<Shared>);
+pub struct Mariadb(BlockingEngine);
 
 impl Mariadb {
     /// Connects to a database.
     ///
     /// # Errors
-    /// - [`ErrorKind::Refused`] if the server is not there.
-    /// - [`ErrorKind::Denied`] if the user is not authorized or TLS is refused.
-    /// - [`ErrorKind::Invalid`] if the database does not exist.
+    /// - [`Refused`](marmota_model::ErrorKind::Refused) if the server is not there.
+    /// - [`Denied`](marmota_model::ErrorKind::Denied) if the user is not authorized or TLS is refused.
+    /// - [`Invalid`](marmota_model::ErrorKind::Invalid) if the database does not exist.
     pub fn open(options: MariadbOptions) -> Result<Self> {
-        Ok(Self(Arc::new(Shared::connect(options)?)))
+        let place = options.place();
+        let server =
+            options.driver.is_local().then(|| format!("MariaDB on this machine ({place})"));
+        let capability =
+            Capability::new("mariadb", true).with_sql().with_key_gaps().with_local_server(server);
+        BlockingEngine::connect(MariadbDriver { options, capability }).map(Self)
     }
 
     /// Connects to the database of a URL; see [`MariadbOptions::parse`].
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a URL of another form; otherwise like [`Mariadb::open`].
+    /// [`Invalid`](marmota_model::ErrorKind::Invalid) for a URL of another form; otherwise like [`Mariadb::open`].
     pub fn from_url(url: &str) -> Result<Self> {
         Self::open(MariadbOptions::parse(url)?)
     }
@@ -53,26 +58,23 @@ impl Mariadb {
     /// # Errors
     /// The error of the server, with the same kinds as for operations.
     pub fn execute(&self, sql: &str) -> Result<()> {
-        self.0.with_connection(|connection| {
-            connection.execute(sql).map_err(|failure| fault::of(&failure))
-        })
+        self.0.execute(sql)
     }
 }
 
 impl std::fmt::Debug for Mariadb {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Mariadb").field(&self.0.options).finish()
+        self.0.fmt(f)
     }
 }
 
 impl Engine for Mariadb {
     fn capability(&self) -> &Capability {
-        &self.0.capability
+        self.0.capability()
     }
 
     fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
-        let place = self.0.options.place();
-        self.0.with_connection(|connection| prepare::plan(connection, tables, version, place))
+        self.0.plan(tables, version)
     }
 
     fn migrate(
@@ -81,44 +83,27 @@ impl Engine for Mariadb {
         version: u32,
         destructive: &Destructive,
     ) -> Result<Plan> {
-        let place = self.0.options.place();
-        let plan = self.0.with_connection(|connection| {
-            prepare::migrate(connection, tables, version, destructive, place)
-        })?;
-        self.0.tables.add(tables);
-        Ok(plan)
+        self.0.migrate(tables, version, destructive)
     }
 
     fn open_table(&self, table: &Arc<Table>) -> Result<bool> {
-        let exists = self.0.with_connection(|connection| prepare::has(connection, table.name()))?;
-        if exists {
-            self.0.tables.add(std::slice::from_ref(table));
-        }
-        Ok(exists)
+        self.0.open_table(table)
     }
 
     fn existing_tables(&self) -> Result<Option<Vec<String>>> {
-        self.0.with_connection(prepare::existing).map(Some)
+        self.0.existing_tables()
     }
 
     fn session(&self) -> Result<Box<dyn Session>> {
-        self.0.check_open()?;
-        Ok(Box::new(MariadbSession::new(Arc::clone(&self.0))))
+        self.0.session()
     }
 
-    // The server does not report the writes of other programs, so nothing is cached.
     fn subscribe_changes(&self, tables: &[Arc<Table>], feed: &Arc<InvalidationFeed>) -> Result<()> {
-        if !tables.is_empty() {
-            log::warn!("a cache has no effect on the engine `mariadb`");
-            self.0.keep_pause(feed.pause(tables));
-        }
-        Ok(())
+        self.0.subscribe_changes(tables, feed)
     }
 
-    fn copy_to(&self, _: &Path, _: &mut dyn FnMut(u64, u64)) -> Result<Copied> {
-        let message = "the engine `mariadb` does not support backups: use `mariadb-dump` or \
-                       `mariadb-backup`";
-        Err(Error::new(ErrorKind::Unsupported, message))
+    fn copy_to(&self, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Copied> {
+        self.0.copy_to(path, progress)
     }
 
     fn close(&self) -> Result<()> {
@@ -126,9 +111,37 @@ impl Engine for Mariadb {
     }
 }
 
-impl Drop for Mariadb {
-    fn drop(&mut self) {
-        // Errors cannot be reported here; call `close` to receive them.
-        let _ = self.0.close();
+/// How the engine connects.
+struct MariadbDriver {
+    options: MariadbOptions,
+    capability: Capability,
+}
+
+impl BlockingDriver for MariadbDriver {
+    fn connect(&self) -> Result<Box<dyn SqlConnection>, SqlFailure> {
+        let opened = Connection::open(&self.options.driver, self.options.lock_timeout);
+        opened
+            .map(|it| Box::new(it) as Box<dyn SqlConnection>)
+            .map_err(|failure| fault::of(&failure))
+    }
+
+    fn place(&self) -> &str {
+        self.options.place()
+    }
+
+    fn capability(&self) -> &Capability {
+        &self.capability
+    }
+
+    fn connections_max(&self) -> usize {
+        self.options.connections_max
+    }
+
+    fn lock_timeout(&self) -> Duration {
+        self.options.lock_timeout
+    }
+
+    fn backup_tools(&self) -> &str {
+        "`mariadb-dump` or `mariadb-backup`"
     }
 }

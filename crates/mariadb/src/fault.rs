@@ -1,5 +1,6 @@
 //! The errors of the server and of the driver, as errors of the store.
 
+use marmota_blocking::{FailureCause, SqlFailure};
 use marmota_model::{Error, ErrorKind};
 
 /// Error numbers of MariaDB and MySQL.
@@ -71,11 +72,6 @@ impl Failure {
         Self { code: code::PACKET, message, kind: ErrorKind::Invalid, has_begun: false }
     }
 
-    /// Returns the failure of a number of the server.
-    pub(crate) const fn of_code(code: u16) -> Self {
-        Self { code, message: String::new(), kind: ErrorKind::Engine, has_begun: true }
-    }
-
     /// Returns true if the connection cannot be used any more.
     pub(crate) const fn is_of_connection(&self) -> bool {
         match self.code {
@@ -85,16 +81,26 @@ impl Failure {
             _ => false,
         }
     }
+}
 
-    /// Returns true if a unique value is taken.
-    pub(crate) const fn is_taken(&self) -> bool {
-        matches!(self.code, code::UNIQUE | code::UNIQUE_NAMED)
+/// Returns the cause on which the engine acts.
+const fn cause(code: u16) -> FailureCause {
+    match code {
+        code::UNIQUE | code::UNIQUE_NAMED => FailureCause::Taken,
+        code::REFERRED | code::NO_TARGET => FailureCause::Reference,
+        code::DEADLOCK | code::CHANGED => FailureCause::Race,
+        code::NO_SAVEPOINT => FailureCause::NoSavepoint,
+        code::OUT_OF_RANGE => FailureCause::OutOfRange,
+        code::TOO_LONG => FailureCause::TooLong,
+        1054 | 1064 | 1146 | 1149 | 1222 => FailureCause::Statement,
+        1792 => FailureCause::ReadOnly,
+        _ => FailureCause::Other,
     }
 }
 
-/// Returns the error of a failure if no row is known: the table of all kinds.
+/// Returns the failure for the store: the table of all kinds.
 #[cold]
-pub(crate) fn of(failure: &Failure) -> Error {
+pub(crate) fn of(failure: &Failure) -> SqlFailure {
     let words = &failure.message;
     let (kind, message) = match failure.code {
         0 if failure.kind == ErrorKind::Lost => (
@@ -109,7 +115,7 @@ pub(crate) fn of(failure: &Failure) -> Error {
             format!("the statement was not sent: {words}; the limit is `max_allowed_packet`"),
         ),
         0 => (failure.kind, format!("cannot connect to MariaDB: {words}")),
-        code::DEADLOCK | code::CHANGED => return lost_race().with_source(source(failure)),
+        code::DEADLOCK | code::CHANGED => (ErrorKind::Conflict, words.clone()),
         code::LOCK_TIMEOUT => (
             ErrorKind::Busy,
             "a row is locked by another transaction, which did not end within `lock_timeout_s`; \
@@ -163,39 +169,16 @@ pub(crate) fn of(failure: &Failure) -> Error {
         1644 => (ErrorKind::Conflict, words.clone()),
         code => (ErrorKind::Engine, format!("{words} (MariaDB error {code})")),
     };
-    Error::new(kind, message).with_source(source(failure))
-}
-
-/// Returns the error for a conflict with another transaction.
-#[cold]
-pub(crate) fn lost_race() -> Error {
-    Error::new(
-        ErrorKind::Conflict,
-        "the transaction conflicted with another one and was rolled back: run it again",
-    )
-    .retryable()
-}
-
-/// Returns the error for an engine that was closed.
-#[cold]
-pub(crate) fn closed() -> Error {
-    Error::new(ErrorKind::Closed, "the engine is closed")
-}
-
-/// Returns the error for an operation that the engine does not have.
-#[cold]
-pub(crate) fn unsupported() -> Error {
-    Error::new(ErrorKind::Unsupported, "the engine `mariadb` does not support this operation")
+    let source = format!("MariaDB error {}: {words}", failure.code);
+    let mut done = SqlFailure::new(cause(failure.code), (kind, message), source);
+    done.breaks_connection = failure.is_of_connection();
+    done
 }
 
 /// The error for a URL that cannot be used. It does not contain the URL, which may have a password.
 pub(crate) fn invalid(why: &str) -> Error {
     let message = format!("the URL of MariaDB is invalid: {why}");
     Error::new(ErrorKind::Invalid, message)
-}
-
-fn source(failure: &Failure) -> String {
-    format!("MariaDB error {}: {}", failure.code, failure.message)
 }
 
 #[cfg(test)]
@@ -206,7 +189,7 @@ mod tests {
     fn errors_of_the_server_have_kinds() {
         let kind = |code| {
             let kind = ErrorKind::Lost;
-            of(&Failure { code, message: String::new(), kind, has_begun: true }).kind()
+            of(&Failure { code, message: String::new(), kind, has_begun: true }).kind
         };
         for (code, expected) in [
             (1045, ErrorKind::Denied),

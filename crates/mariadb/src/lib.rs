@@ -1,8 +1,8 @@
 //! The MariaDB and MySQL engine.
 //!
-//! Models are tables with columns of their own types; names are quoted as in standard SQL. Each
-//! operation is executed on a thread of a pool, with a connection of the driver `mysql`, which waits
-//! for the server (`docs/design/064`). A caller's thread only passes the operation and receives rows.
+//! Models are tables with columns of their own types; names are quoted as in standard SQL. The crate
+//! `marmota-blocking` executes each operation on a thread of a pool, with a connection of the driver
+//! `mysql`, which waits for the server (`docs/design/064`).
 //!
 //! ```no_run
 //! use marmota_mariadb::Mariadb;
@@ -14,15 +14,11 @@
 
 mod connection;
 mod engine;
-mod executor;
 mod fault;
 mod options;
-mod prepare;
-mod session;
-mod shared;
-mod statement;
 #[cfg(feature = "temporary-server")]
 mod temporary;
+mod value;
 
 pub use engine::Mariadb;
 pub use options::MariadbOptions;

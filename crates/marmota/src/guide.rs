@@ -110,6 +110,10 @@ pub mod postgresql {}
 #[doc = include_str!("../guide/52-mariadb.md")]
 pub mod mariadb {}
 
+#[cfg(feature = "odbc")]
+#[doc = include_str!("../guide/56-odbc.md")]
+pub mod odbc {}
+
 #[cfg(all(feature = "remote", feature = "auth"))]
 #[doc = include_str!("../guide/24-remote-stores.md")]
 pub mod remote_stores {}

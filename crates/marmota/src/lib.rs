@@ -91,6 +91,8 @@ pub use marmota_mail as mail;
 pub use marmota_mariadb as mariadb;
 #[cfg(feature = "mongodb")]
 pub use marmota_mongo as mongo;
+#[cfg(feature = "odbc")]
+pub use marmota_odbc as odbc;
 #[cfg(feature = "postgres")]
 pub use marmota_postgres as postgres;
 #[cfg(feature = "providers")]
@@ -149,6 +151,7 @@ pub mod prelude {
 /// | `ws://host:8080/api` | the same, over a WebSocket |
 /// | `https://host/api`, `wss://host/api` | the same two, over TLS (feature `tls`) |
 /// | `mongodb://host/database` | a MongoDB database (feature `mongodb`) |
+/// | `odbc:DSN=app;UID=user;PWD=password` | a database with an ODBC driver (feature `odbc`) |
 ///
 /// With the feature `encryption`, a file (of SQLite, or a binary one of the memory engine) is
 /// encrypted if the environment has `MARMOTA_KEY`, or the variable that `?key_env=NAME` names.
@@ -186,6 +189,8 @@ pub fn open(url: &str) -> Result<StoreBuilder> {
         Some("mongodb" | "mongodb+srv") => {
             Ok(marmota_store::Store::builder(marmota_mongo::Mongo::from_url(url)?))
         }
+        #[cfg(feature = "odbc")]
+        Some("odbc") => Ok(marmota_store::Store::builder(marmota_odbc::Odbc::from_url(url)?)),
         Some("memory") => Ok(marmota_store::Store::builder(marmota_memory::Memory::from_url(url)?)),
         #[cfg(feature = "remote")]
         Some("unix" | "http" | "https" | "ws" | "wss") => {
@@ -208,6 +213,7 @@ fn unknown_engine(url: &str) -> Error {
         "postgres" | "postgresql" => "postgres",
         "mariadb" | "mysql" => "mariadb",
         "mongodb" | "mongodb+srv" => "mongodb",
+        "odbc" => "odbc",
         "unix" | "http" | "https" | "ws" | "wss" => "remote",
         _ => {
             // The query may contain a password.
@@ -215,7 +221,7 @@ fn unknown_engine(url: &str) -> Error {
             let message = format!(
                 "unknown database URL {shown:?}; use sqlite:FILE, sqlite::memory:, memory:, \
                  postgres://USER@HOST/DATABASE, mariadb://USER@HOST/DATABASE, \
-                 mongodb://HOST/DATABASE, unix:PATH, http://HOST:PORT/api (or https:, ws:, wss:)"
+                 mongodb://HOST/DATABASE, odbc:DSN=NAME, unix:PATH, http://HOST:PORT/api (or https:, ws:, wss:)"
             );
             return Error::new(ErrorKind::Invalid, message);
         }
@@ -237,6 +243,7 @@ mod tests {
             ("postgres://a@b/c", "`postgres`"),
             ("mongodb+srv://a/b", "`mongodb`"),
             ("mysql://a@b/c", "`mariadb`"),
+            ("odbc:DSN=a;PWD=secret", "`odbc`"),
             ("http://a:1/api", "`remote`"),
         ] {
             let error = unknown_engine(url);

@@ -98,7 +98,7 @@ impl TableSteps<'_> {
     }
 
     /// Adds a column. `default` is the model's default as SQL, `now` returns the current time, and
-    /// `definition` makes the column's definition from the default that it gets.
+    /// `definition` makes the clause of `ALTER TABLE` from the default that the column gets.
     pub fn add_column(
         &mut self,
         position: usize,
@@ -127,8 +127,7 @@ impl TableSteps<'_> {
                 (_, default) => default,
             };
         }
-        let sql = format!("ADD COLUMN {}", definition(default));
-        self.step(change, StepEffect::Safe, self.alter(&sql));
+        self.step(change, StepEffect::Safe, self.alter(&definition(default)));
     }
 
     /// Returns the statement that makes a column NOT NULL, or nullable, in standard SQL.

@@ -19,6 +19,8 @@ mod ending;
 mod live_tables;
 mod migrations;
 mod moving;
+#[path = "../../../../crates/odbc/tests/it/servers.rs"]
+mod odbc_servers;
 mod output;
 mod postgres;
 mod program;

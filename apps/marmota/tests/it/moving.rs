@@ -117,7 +117,10 @@ fn rows_move_between_engines_also_after_an_interruption() {
     let memory = format!("memory:{}?durability=relaxed", folder.0.path().join("a.mem").display());
     let (middle, other) = (server.make_database().unwrap(), server.make_database().unwrap());
     let wanted = fill(&first);
-    for (from, to) in [(&first, &middle), (&middle, &memory), (&memory, &other), (&other, &last)] {
+    let odbc = crate::odbc_servers::mariadb_url();
+    for (from, to) in
+        [(&first, &middle), (&middle, &memory), (&memory, &other), (&other, &odbc), (&odbc, &last)]
+    {
         let said = people(&folder, &["move", "--from", from, "--to", to]).with(0);
         assert!(said.contains("person: 5001 rows, the same in both, checksum "), "{said}");
         assert!(said.contains("marmota_migration: 1 rows"), "{said}");

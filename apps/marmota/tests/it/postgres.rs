@@ -8,19 +8,35 @@ use marmota::http::Backend;
 use marmota::prelude::*;
 use marmota_postgres::TemporaryPostgres;
 
+use crate::odbc_servers;
 use crate::program::Folder;
 
 #[test]
 fn the_url_chooses_postgresql() {
     let server = TemporaryPostgres::start(&["fsync=off"]).unwrap();
-    let (folder, url) = (Folder::new(), server.make_database().unwrap());
-    let said = folder.run(&["migrate", "--dry-run", "--db", &url]).with(3);
+    check_program(&server.make_database().unwrap());
+}
+
+#[test]
+fn the_url_chooses_odbc() {
+    check_program(&odbc_servers::postgres_url());
+    let folder = Folder::new();
+    let missing = "odbc:DSN=none_such;UID=ada;PWD=secret";
+    let said = folder.run(&["migrate", "--db", missing]).with(1);
+    assert!(said.contains("none_such") && said.contains("odbcinst -q -s"), "{said}");
+    assert!(!said.contains("secret"), "{said}");
+}
+
+/// Migrates and serves a new database.
+fn check_program(url: &str) {
+    let folder = Folder::new();
+    let said = folder.run(&["migrate", "--dry-run", "--db", url]).with(3);
     assert!(said.contains("+ add table person\n    CREATE TABLE \"person\""), "{said}");
-    folder.run(&["migrate", "--db", &url]).with(0);
-    let said = folder.run(&["migrate", "--dry-run", "--db", &url]).with(0);
+    folder.run(&["migrate", "--db", url]).with(0);
+    let said = folder.run(&["migrate", "--dry-run", "--db", url]).with(0);
     assert_eq!(said, "The database matches the models.\n");
 
-    let mut program = folder.program(&["serve", "--listen", "127.0.0.1:0", "--db", &url]);
+    let mut program = folder.program(&["serve", "--listen", "127.0.0.1:0", "--db", url]);
     let mut program = program.stdout(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(program.stdout.take().unwrap());
     let mut line = String::new();

@@ -274,7 +274,8 @@ impl Comparison<'_> {
         let default = table.default(position).map(sql_literal);
         let has_rows = count(run, &self.steps.there, "true LIMIT 1")? > 0;
         let now = || sql_literal(ValueRef::Timestamp(Timestamp::now()));
-        let definition = |default| definition::column(table, position, default);
+        let definition =
+            |default| format!("ADD COLUMN {}", definition::column(table, position, default));
         self.steps.add_column(position, has_rows, default, now, definition);
         Ok(())
     }

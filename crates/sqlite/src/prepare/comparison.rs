@@ -280,7 +280,8 @@ impl Comparison<'_> {
         let default = table.default(position).map(sql_literal);
         let has_rows = has_rows(connection, &self.steps.there)?;
         let now = || Timestamp::now().micros().to_string();
-        let definition = |default| definition::column(table, position, default);
+        let definition =
+            |default| format!("ADD COLUMN {}", definition::column(table, position, default));
         self.steps.add_column(position, has_rows, default, now, definition);
         Ok(())
     }

@@ -152,10 +152,36 @@ fn current(command: &Command) -> std::result::Result<Vec<Setting>, Box<dyn std::
 
 /// Returns a URL with its password replaced by `***`.
 fn without_password(value: &str) -> String {
+    if value.starts_with("odbc:") {
+        // What follows the password may be a part of it.
+        let lower = value.to_ascii_lowercase();
+        let ends = ["pwd=", "password="].map(|name| lower.find(name).map(|at| at + name.len()));
+        return match ends.into_iter().flatten().min() {
+            Some(end) => format!("{}***", &value[..end]),
+            None => value.to_owned(),
+        };
+    }
     let Some((scheme, rest)) = value.split_once("://") else { return value.to_owned() };
     let Some((user, host)) = rest.split_once('@') else { return value.to_owned() };
     match user.split_once(':') {
         Some((name, _)) => format!("{scheme}://{name}:***@{host}"),
         None => value.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_of_urls_are_not_shown() {
+        for (url, shown) in [
+            ("postgres://ada:secret@db/app", "postgres://ada:***@db/app"),
+            ("sqlite:data/app.db", "sqlite:data/app.db"),
+            ("odbc:DSN=app;Pwd={se;cret};Server=db", "odbc:DSN=app;Pwd=***"),
+            ("odbc:DSN=app", "odbc:DSN=app"),
+        ] {
+            assert_eq!(without_password(url), shown);
+        }
     }
 }

@@ -18,12 +18,13 @@ use serde_json::json;
 use crate::command::{Command, Done, own_name, report};
 
 /// The optional features of the build, in the order of the guide.
-const FEATURES: [(&str, bool); 25] = [
+const FEATURES: [(&str, bool); 26] = [
     ("sqlite", cfg!(feature = "sqlite")),
     ("encryption", cfg!(feature = "encryption")),
     ("postgres", cfg!(feature = "postgres")),
     ("mariadb", cfg!(feature = "mariadb")),
     ("mongodb", cfg!(feature = "mongodb")),
+    ("odbc", cfg!(feature = "odbc")),
     ("remote", cfg!(feature = "remote")),
     ("replication", cfg!(feature = "replication")),
     ("replication-s3", cfg!(feature = "replication-s3")),

@@ -1,0 +1,138 @@
+//! What an engine implements: its driver and the connections.
+
+use std::time::Duration;
+
+use marmota_model::{Value, ValueForm};
+use marmota_store::engine::Capability;
+
+use crate::dialect::Dialect;
+use crate::failure::SqlFailure;
+
+/// How an engine connects, and its limits.
+pub trait BlockingDriver: Send + Sync + 'static {
+    /// Opens a connection.
+    ///
+    /// # Errors
+    /// The server refuses, or is not there.
+    fn connect(&self) -> Result<Box<dyn SqlConnection>, SqlFailure>;
+
+    /// Returns the database and the server, without a password.
+    fn place(&self) -> &str;
+
+    /// Returns the features of the engine.
+    fn capability(&self) -> &Capability;
+
+    /// Returns the maximum number of connections of each purpose: reads, writes, and transactions.
+    fn connections_max(&self) -> usize;
+
+    /// Returns the longest time that a write waits for a lock.
+    fn lock_timeout(&self) -> Duration;
+
+    /// Returns the tools that copy a database, for the error of a backup.
+    fn backup_tools(&self) -> &str;
+}
+
+/// The result of a statement without rows.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriteCount {
+    /// The number of rows found, changed or not.
+    pub rows: u64,
+    /// The first automatic key, or another number that the statement returns.
+    pub id: u64,
+}
+
+/// The name of a column of a result, and the table and column that it was read from. Those are
+/// empty if the driver does not report them.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the names are those of the parts")]
+pub struct ColumnName {
+    pub shown: String,
+    pub table: String,
+    pub column: String,
+}
+
+/// The forms in which the columns of a result are read. A column without a form is read by its own
+/// type.
+pub enum ReadAs<'r> {
+    /// These forms.
+    Forms(&'r [ValueForm]),
+    /// Those that the function returns for the columns.
+    Columns(&'r mut dyn FnMut(Vec<ColumnName>) -> Vec<Option<ValueForm>>),
+}
+
+/// How the statements of a transaction see those of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transacting {
+    /// Each statement sees what was committed before it.
+    Committed,
+    /// As if transactions were executed one after the other.
+    Serializable,
+    /// Without changes.
+    ReadOnly,
+}
+
+/// A connection to a server. Its calls block.
+pub trait SqlConnection: Send {
+    /// Returns the dialect of the server.
+    fn dialect(&self) -> &'static Dialect;
+
+    /// Returns the number by which another connection ends its statements, if it has one.
+    fn id(&self) -> Option<u64>;
+
+    /// Returns true if it cannot be used again.
+    fn is_broken(&self) -> bool;
+
+    /// Returns the difference between consecutive automatic keys of one statement.
+    fn key_step(&self) -> i64 {
+        1
+    }
+
+    /// Returns the bytes of a value as a parameter, at most.
+    fn bytes_of(&self, value: &Value) -> usize {
+        match value {
+            Value::Text(text) | Value::Json(text) => text.len() + 11,
+            Value::Blob(bytes) => bytes.len() + 11,
+            _ => 40,
+        }
+    }
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// The refusal of the server.
+    fn begin(&mut self, how: Transacting) -> Result<(), SqlFailure>;
+
+    /// Ends a transaction.
+    ///
+    /// # Errors
+    /// The refusal of the server: the transaction is rolled back.
+    fn end(&mut self, commits: bool) -> Result<(), SqlFailure>;
+
+    /// Executes a statement without parameters, and drops its rows.
+    ///
+    /// # Errors
+    /// The refusal of the server.
+    fn execute(&mut self, sql: &str) -> Result<(), SqlFailure>;
+
+    /// Executes a statement. `take` receives each row, with `None` for a value that does not have
+    /// the form, and returns false to end.
+    ///
+    /// # Errors
+    /// The refusal of the server.
+    fn run(
+        &mut self,
+        sql: &str,
+        parameters: &[Value],
+        read: ReadAs<'_>,
+        take: &mut dyn FnMut(Vec<Option<Value>>) -> bool,
+    ) -> Result<WriteCount, SqlFailure>;
+
+    /// Executes a statement with one row of parameters after the other, sent together. Returns
+    /// false if the driver does not do that.
+    ///
+    /// # Errors
+    /// The refusal of the server. Rows may have been written.
+    fn run_each(&mut self, _sql: &str, _rows: &[Vec<&Value>]) -> Result<bool, SqlFailure> {
+        Ok(false)
+    }
+}

@@ -1,0 +1,121 @@
+//! The parts of a filter that databases would decide differently: searches, and conditions on a path
+//! inside of JSON, whose functions have a limited depth and other numbers. The statement selects by
+//! the other parts, and the rows are checked here.
+
+use marmota_model::{FieldSet, FilterExpr, Result, RowQuery, Table, Value, ValueRef};
+use marmota_store::related_values::condition;
+
+use super::SqlExecutor;
+
+/// A filter in two parts, both of which have to be true.
+#[derive(Debug, Default)]
+pub(super) struct SplitFilter {
+    /// The part for the statement.
+    pub(super) sql: Option<FilterExpr>,
+    /// The part that is evaluated on the rows.
+    pub(super) rest: Option<FilterExpr>,
+}
+
+/// Returns true if SQL decides the filter.
+fn is_exact(filter: &FilterExpr) -> bool {
+    match filter {
+        FilterExpr::Inside { .. } | FilterExpr::Search { .. } => false,
+        FilterExpr::Related(related) => is_exact(&related.filter),
+        FilterExpr::Not(inner) => is_exact(inner),
+        FilterExpr::And(all) | FilterExpr::Or(all) => all.iter().all(is_exact),
+        _ => true,
+    }
+}
+
+/// Returns the fields that a filter reads.
+pub(super) fn fields_of(table: &Table, filter: &FilterExpr) -> FieldSet {
+    let mut fields = FieldSet::EMPTY;
+    add_fields(table, filter, &mut fields);
+    fields
+}
+
+fn add_fields(table: &Table, filter: &FilterExpr, fields: &mut FieldSet) {
+    match filter {
+        FilterExpr::Compare { field, .. }
+        | FilterExpr::In { field, .. }
+        | FilterExpr::Match { field, .. }
+        | FilterExpr::IsNull { field }
+        | FilterExpr::Inside { field, .. }
+        | FilterExpr::Search { field: Some(field), .. } => *fields = fields.with(*field),
+        FilterExpr::Search { field: None, .. } => {
+            for (at, _) in table.fields().iter().enumerate().filter(|(_, field)| field.search) {
+                *fields = fields.with(at);
+            }
+        }
+        FilterExpr::Related(related) => *fields = fields.with(related.step.local),
+        FilterExpr::Not(inner) => add_fields(table, inner, fields),
+        FilterExpr::And(all) | FilterExpr::Or(all) => {
+            all.iter().for_each(|one| add_fields(table, one, fields));
+        }
+    }
+}
+
+impl SqlExecutor<'_> {
+    /// Splits a filter. Conditions on related rows in the part for the rows become lists of keys.
+    pub(super) fn split(
+        &mut self,
+        table: &Table,
+        filter: Option<&FilterExpr>,
+    ) -> Result<SplitFilter> {
+        let Some(filter) = filter else { return Ok(SplitFilter::default()) };
+        if is_exact(filter) {
+            return Ok(SplitFilter { sql: Some(filter.clone()), rest: None });
+        }
+        let all = match filter {
+            FilterExpr::And(all) => all.as_slice(),
+            one => std::slice::from_ref(one),
+        };
+        let (sql, rest): (Vec<&FilterExpr>, Vec<&FilterExpr>) =
+            all.iter().partition(|one| is_exact(one));
+        let rest = rest.into_iter().map(|one| self.without_related(table, one));
+        let rest = rest.collect::<Result<Vec<_>>>()?;
+        let sql: Vec<FilterExpr> = sql.into_iter().cloned().collect();
+        Ok(SplitFilter {
+            sql: (!sql.is_empty()).then_some(FilterExpr::And(sql)),
+            rest: Some(FilterExpr::And(rest)),
+        })
+    }
+
+    /// Returns a filter whose conditions on related rows are replaced by lists of keys.
+    fn without_related(&mut self, table: &Table, filter: &FilterExpr) -> Result<FilterExpr> {
+        Ok(match filter {
+            FilterExpr::Related(related) => {
+                let target = table.step_target(&related.step)?;
+                let field = related.step.target;
+                let query = RowQuery {
+                    filter: Some(related.filter.clone()),
+                    fields: Some(FieldSet::EMPTY.with(field)),
+                    ..RowQuery::new()
+                };
+                let mut values: Vec<Value> = Vec::new();
+                let mut take = |row: &[ValueRef<'_>]| {
+                    if !row[field].is_null() {
+                        values.push(row[field].to_value());
+                    }
+                    std::ops::ControlFlow::Continue(())
+                };
+                self.list(&target, &query, &mut take)?;
+                values.sort_unstable_by(|one, two| one.as_ref().order(&two.as_ref()));
+                let counted = values.chunk_by(PartialEq::eq);
+                let counted =
+                    counted.filter_map(|same| Some((same.first()?.clone(), same.len() as u64)));
+                condition(table, related, counted)
+            }
+            FilterExpr::Not(inner) => {
+                FilterExpr::Not(Box::new(self.without_related(table, inner)?))
+            }
+            FilterExpr::And(all) => FilterExpr::And(
+                all.iter().map(|one| self.without_related(table, one)).collect::<Result<_>>()?,
+            ),
+            FilterExpr::Or(any) => FilterExpr::Or(
+                any.iter().map(|one| self.without_related(table, one)).collect::<Result<_>>()?,
+            ),
+            other => other.clone(),
+        })
+    }
+}

@@ -1,0 +1,115 @@
+//! Raw SQL: one statement with bound values.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use marmota_model::{Error, ErrorKind, Kind, Result, RowSink, Value, ValueRef};
+use marmota_store::operation::Outcome;
+use marmota_store::sql::text::{at_text, begins_with};
+use marmota_store::sql::{SqlCall, SqlColumn, SqlColumns};
+
+use super::SqlExecutor;
+use crate::connection::{ColumnName, ReadAs, Transacting};
+use crate::failure::FailureCause;
+
+/// The first words of statements that read.
+const READS: [&str; 7] = ["SELECT", "WITH", "VALUES", "TABLE", "SHOW", "EXPLAIN", "DESCRIBE"];
+/// The first words of statements that change rows. Others may end the transaction.
+const WRITES: [&str; 4] = ["INSERT", "UPDATE", "DELETE", "REPLACE"];
+
+impl SqlExecutor<'_> {
+    pub(super) fn sql(&mut self, call: &SqlCall<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
+        let text = call.text;
+        if !begins_with(text, &READS) && !begins_with(text, &WRITES) {
+            let message = "statements that define tables, control transactions or change the \
+                           session are refused, because a database may commit the transaction: use \
+                           `execute` of the engine";
+            return Err(at_text(&Error::new(ErrorKind::Denied, message), text));
+        }
+        if !call.writes && !begins_with(text, &READS) {
+            let message = "the statement changes rows: use the method for statements that write";
+            return Err(at_text(&Error::new(ErrorKind::Denied, message), text));
+        }
+        self.tables.learn();
+        if call.writes
+            && !call.unaudited
+            && let Some(table) = self.tables.audited().find(|table| names(text, table.name()))
+        {
+            let message = format!(
+                "`{}` is audited, and SQL writes no history: use the verbs, or state that the \
+                 statement is not audited",
+                table.name()
+            );
+            return Err(at_text(&Error::new(ErrorKind::Denied, message), text));
+        }
+        match (call.writes, self.in_transaction) {
+            (true, true) => self.within(|executor| executor.raw(call, sink)),
+            (false, true) | (true, false) => self.raw(call, sink),
+            (false, false) => {
+                self.begin(Transacting::ReadOnly)?;
+                let done = self.raw(call, sink);
+                let ended = self.end(false);
+                done.and_then(|done| ended.map(|()| done))
+            }
+        }
+    }
+
+    fn raw(&mut self, call: &SqlCall<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
+        let tables = &self.tables;
+        let mut columns = |names: Vec<ColumnName>| {
+            let kind = |name: &ColumnName| -> Option<Kind> {
+                let table = tables.named(&name.table)?;
+                Some(table.fields()[table.find(&name.column)?].kind.clone())
+            };
+            let kinds: Vec<Option<Kind>> = names.iter().map(kind).collect();
+            let forms = kinds.iter().map(|kind| kind.as_ref().map(Kind::form)).collect();
+            let columns = names
+                .into_iter()
+                .zip(kinds)
+                .map(|(name, kind)| SqlColumn { name: name.shown, kind })
+                .collect();
+            // A statement has its columns once.
+            let _ = call.columns.set(Arc::new(SqlColumns::new(columns)));
+            forms
+        };
+        let (mut lent, mut wrong) = (0, None);
+        let mut take = |values: Vec<Option<Value>>| {
+            let Some(row) = values.into_iter().collect::<Option<Vec<Value>>>() else {
+                wrong = Some(Error::new(ErrorKind::Engine, "a value that no field can have"));
+                return false;
+            };
+            lent += 1;
+            let row: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
+            sink.row(&row) == ControlFlow::Continue(())
+        };
+        let read = ReadAs::Columns(&mut columns);
+        let done = self.connection.run(call.text, call.values, read, &mut take);
+        if let Some(error) = wrong {
+            return Err(at_text(&error, call.text));
+        }
+        match done {
+            Ok(written) => {
+                let _ = call.columns.set(Arc::default());
+                Ok(Outcome::rows(if lent > 0 { lent } else { written.rows }))
+            }
+            Err(failure) => {
+                let error = failure.error();
+                let error = match failure.cause {
+                    FailureCause::Statement => Error::new(ErrorKind::Invalid, error.message()),
+                    FailureCause::ReadOnly => Error::new(
+                        ErrorKind::Denied,
+                        "the statement changes rows: use the method for statements that write",
+                    ),
+                    _ => return Err(error),
+                };
+                Err(at_text(&error, call.text))
+            }
+        }
+    }
+}
+
+/// Returns true if the text has this word.
+fn names(text: &str, word: &str) -> bool {
+    let is_part = |letter: char| letter.is_alphanumeric() || letter == '_';
+    text.split(|letter| !is_part(letter)).any(|part| part.eq_ignore_ascii_case(word))
+}

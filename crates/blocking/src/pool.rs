@@ -1,0 +1,76 @@
+//! The idle connections of an engine.
+
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::connection::{BlockingDriver, SqlConnection};
+use crate::failure::SqlFailure;
+
+/// An idle connection is closed after this time: servers and firewalls forget it later.
+const IDLE: Duration = Duration::from_secs(300);
+/// A connection that is idle for longer is tested before it is used.
+const TRUSTED: Duration = Duration::from_millis(500);
+/// The most idle connections.
+const IDLE_MAX: usize = 64;
+
+/// The idle connections of an engine. The number of connections is limited by the threads that use
+/// them, and by the number of open transactions.
+pub(crate) struct ConnectionPool {
+    pub(crate) driver: Box<dyn BlockingDriver>,
+    idle: Mutex<Vec<(Box<dyn SqlConnection>, Instant)>>,
+}
+
+impl ConnectionPool {
+    pub(crate) const fn new(driver: Box<dyn BlockingDriver>) -> Self {
+        Self { driver, idle: Mutex::new(Vec::new()) }
+    }
+
+    /// Returns an idle connection, or a new one.
+    pub(crate) fn take(&self) -> Result<Box<dyn SqlConnection>, SqlFailure> {
+        loop {
+            let idle = {
+                let mut idle = self.idle.lock();
+                idle.retain(|(_, since)| since.elapsed() < IDLE);
+                idle.pop()
+            };
+            let Some((mut connection, since)) = idle else {
+                return self.driver.connect();
+            };
+            // The server may have closed it: a write would not know whether it was executed.
+            if since.elapsed() < TRUSTED || connection.execute(connection.dialect().ping).is_ok() {
+                return Ok(connection);
+            }
+        }
+    }
+
+    /// Puts a connection back, unless it is broken.
+    pub(crate) fn put(&self, connection: Box<dyn SqlConnection>) {
+        let mut idle = self.idle.lock();
+        if connection.is_broken() {
+            // The server has probably closed the others, too.
+            idle.clear();
+        } else if idle.len() < IDLE_MAX {
+            idle.push((connection, Instant::now()));
+        }
+    }
+
+    /// Ends the statement that a connection executes.
+    pub(crate) fn kill(&self, id: u64) {
+        let killed = self.take().and_then(|mut connection| {
+            if let Some(kill) = connection.dialect().kill {
+                connection.execute(&kill.replace("{}", &id.to_string()))?;
+            }
+            self.put(connection);
+            Ok(())
+        });
+        if let Err(failure) = killed {
+            log::debug!("statement of connection {id} not ended: {}", failure.message);
+        }
+    }
+
+    /// Closes the idle connections.
+    pub(crate) fn clear(&self) {
+        self.idle.lock().clear();
+    }
+}

@@ -1,0 +1,168 @@
+//! A transaction: a connection, and its operations in the order in which they were submitted.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use marmota_model::{Error, Result};
+use marmota_store::operation::Outcome;
+use parking_lot::Mutex;
+
+use super::exchange::{Exchange, ExchangeEnd};
+use super::rolled_back;
+use super::task::{self, Done, Task};
+
+use crate::connection::{SqlConnection, Transacting};
+use crate::executor::SqlExecutor;
+use crate::failure::{self, overloaded};
+use crate::shared::BlockingShared;
+
+type LaneJob = Box<dyn FnOnce(&Lane, &mut Option<Box<dyn SqlConnection>>) + Send>;
+
+#[derive(Default)]
+struct LaneState {
+    jobs: VecDeque<LaneJob>,
+    is_running: bool,
+    /// `None` while a job has it, before the begin, and after the end.
+    connection: Option<Box<dyn SqlConnection>>,
+}
+
+/// A transaction of a session.
+pub(super) struct Lane {
+    shared: Arc<BlockingShared>,
+    state: Mutex<LaneState>,
+    /// True after a conflict with another transaction.
+    is_lost: AtomicBool,
+}
+
+impl Lane {
+    /// Makes a transaction that is counted as open ([`BlockingShared::open_transaction`]).
+    pub(super) fn new(shared: &Arc<BlockingShared>) -> Arc<Self> {
+        Arc::new(Self {
+            shared: Arc::clone(shared),
+            state: Mutex::default(),
+            is_lost: AtomicBool::new(false),
+        })
+    }
+
+    /// Begins the transaction.
+    pub(super) fn begin(self: &Arc<Self>, exchange: &Arc<Exchange>) -> Result<()> {
+        let end = exchange.end();
+        self.push(Box::new(move |lane, place| {
+            if !end.start() {
+                return;
+            }
+            end.finish(lane.begin_on(place).map(|()| Done::One(Outcome::default())));
+        }))
+    }
+
+    fn begin_on(&self, place: &mut Option<Box<dyn SqlConnection>>) -> Result<()> {
+        // Rows that were written by others after the begin are not seen.
+        self.shared.wait_for_abandoned();
+        let mut connection = self.shared.take()?;
+        let mut executor = SqlExecutor::new(&mut *connection, self.shared.known(), false);
+        executor.begin(Transacting::Serializable)?;
+        *place = Some(connection);
+        Ok(())
+    }
+
+    /// Executes a task in the transaction.
+    pub(super) fn run(self: &Arc<Self>, task: Task, exchange: &Arc<Exchange>) -> Result<()> {
+        let end = exchange.end();
+        self.push(Box::new(move |lane, place| {
+            if !end.start() {
+                return;
+            }
+            let Some(mut connection) = place.take() else {
+                return end.finish(Err(lane.gone()));
+            };
+            let mut executor = SqlExecutor::new(&mut *connection, lane.shared.known(), true);
+            let done = task::execute(&mut executor, task, &end);
+            // After a conflict the server has rolled back the whole transaction.
+            let is_over = connection.is_broken()
+                || match &done {
+                    Err(error) | Ok(Done::Batch(_, Err(error))) => error.is_retryable(),
+                    Ok(_) => false,
+                };
+            if !is_over {
+                *place = Some(connection);
+            } else if !connection.is_broken() {
+                lane.is_lost.store(true, Ordering::Relaxed);
+            }
+            end.finish(done);
+        }))
+    }
+
+    /// Ends the transaction.
+    pub(super) fn end(self: &Arc<Self>, commits: bool, exchange: &Arc<Exchange>) -> Result<()> {
+        let end: ExchangeEnd = exchange.end();
+        self.push(Box::new(move |lane, place| {
+            end.start();
+            let Some(mut connection) = place.take() else {
+                let done =
+                    if commits { Err(lane.gone()) } else { Ok(Done::One(Outcome::default())) };
+                return end.finish(done);
+            };
+            let done = connection.end(commits).map_err(|failure| failure.error());
+            let done = if commits { done } else { Ok(()) };
+            lane.shared.pool.put(connection);
+            end.finish(done.map(|()| Done::One(Outcome::default())));
+        }))
+    }
+
+    /// Returns the error of a transaction that the server has rolled back.
+    fn gone(&self) -> Error {
+        match self.is_lost.load(Ordering::Relaxed) {
+            true => failure::lost_race(),
+            false => rolled_back(),
+        }
+    }
+
+    fn push(self: &Arc<Self>, job: LaneJob) -> Result<()> {
+        let mut state = self.state.lock();
+        state.jobs.push_back(job);
+        if std::mem::replace(&mut state.is_running, true) {
+            return Ok(());
+        }
+        drop(state);
+        let lane = Arc::clone(self);
+        let in_progress = self.shared.enter();
+        let job = move || {
+            let _in_progress = in_progress;
+            lane.work();
+        };
+        if self.shared.transactions.result_of(job).is_none() {
+            let mut state = self.state.lock();
+            state.is_running = false;
+            state.jobs.clear();
+            return Err(overloaded());
+        }
+        Ok(())
+    }
+
+    fn work(&self) {
+        loop {
+            let (job, mut connection) = {
+                let mut state = self.state.lock();
+                let Some(job) = state.jobs.pop_front() else {
+                    state.is_running = false;
+                    return;
+                };
+                (job, state.connection.take())
+            };
+            // A job that panics has ended, and its connection is closed.
+            if catch_unwind(AssertUnwindSafe(|| job(self, &mut connection))).is_ok() {
+                self.state.lock().connection = connection;
+            }
+        }
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        // The server ends the transaction of a closed connection. Only then another may begin.
+        self.state.get_mut().connection = None;
+        self.shared.end_transaction();
+    }
+}
