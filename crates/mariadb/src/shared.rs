@@ -71,6 +71,7 @@ impl Shared {
             .then(|| format!("MariaDB on this machine ({})", options.place()));
         let capability =
             Capability::new("mariadb", true).with_sql().with_key_gaps().with_local_server(server);
+        let capability = capability.without_partial_indexes();
         let threads = options.connections_max;
         let pool =
             |name, threads| Arc::new(ThreadPool::new(name, threads).waiting_max(WAITING_MAX));

@@ -2,6 +2,8 @@
 
 use marmota_model::{Index, OnDelete, Table};
 
+use crate::index_filter::canonical;
+
 /// Returns a quoted name.
 #[must_use]
 pub fn quoted(name: &str) -> String {
@@ -18,15 +20,19 @@ pub fn bounded(name: &str) -> String {
     if name.len() <= NAME_BYTES_MAX {
         return name.to_owned();
     }
-    // FNV-1a: the same in every build.
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = hash(name);
     let mut end = NAME_BYTES_MAX - 17;
     while !name.is_char_boundary(end) {
         end -= 1;
     }
     format!("{}~{hash:016x}", &name[..end])
+}
+
+/// Returns the FNV-1a hash of a text, which is the same in every build.
+fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// Returns the names of an index's columns.
@@ -35,17 +41,23 @@ pub fn index_columns(table: &Table, index: &Index) -> Vec<String> {
     index.fields.iter().map(|&field| table.fields()[field].name.to_string()).collect()
 }
 
-/// Returns the name of an index. Its colons prevent conflicts with other names.
+/// Returns the name of an index. Its colons prevent conflicts with other names. The name of a
+/// partial index ends with a hash of its filter, so that an index with another filter is another one.
 #[must_use]
 pub fn index_name(table: &Table, index: &Index) -> String {
     let kind = if index.unique { "unique" } else { "index" };
-    format!("{kind}:{}:{}", table.name(), index_columns(table, index).join(","))
+    let name = format!("{kind}:{}:{}", table.name(), index_columns(table, index).join(","));
+    match canonical(table, index) {
+        None => name,
+        Some(filter) => format!("{name}:{:016x}", hash(&filter)),
+    }
 }
 
 /// Returns true for the index of a reference that the model does not name.
 #[must_use]
 pub fn is_implicit(table: &Table, index: &Index) -> bool {
-    !index.unique && !table.schema().indexes.iter().any(|named| named.fields == index.fields)
+    let is_named = |named: &Index| named.fields == index.fields && named.filter.is_none();
+    !index.unique && index.filter.is_none() && !table.schema().indexes.iter().any(is_named)
 }
 
 /// Returns true if this is the name of an index that was created for a table with this name.

@@ -89,7 +89,7 @@ fn defaults_are_literals_of_the_field() {
 
 #[test]
 fn indexes_are_those_of_fields_then_those_of_the_struct() {
-    let index = |fields: &[usize], unique| Index { fields: fields.to_vec().into(), unique };
+    let index = |fields: &[usize], unique| Index { unique, ..Index::new(fields.to_vec()) };
     // `email` is unique: its `index` adds nothing.
     let expected = [index(&[2], false), index(&[2, 1], false), index(&[5, 6], true)];
     assert_eq!(*Person::schema().indexes, expected);

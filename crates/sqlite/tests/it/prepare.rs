@@ -66,7 +66,7 @@ fn columns_and_indexes_that_are_missing_are_added() {
             Field::new("version", Kind::I64).role(Role::Version),
             reference("parent", "person", KeyKind::Auto).nullable(true),
         ],
-        vec![Index { fields: vec![3, 4].into(), unique: false }],
+        vec![Index::new(vec![3, 4])],
     );
     engine.prepare(std::slice::from_ref(&grown), 0).unwrap();
     let mut session = engine.session().unwrap();

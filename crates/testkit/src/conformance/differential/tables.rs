@@ -44,7 +44,7 @@ fn maker() -> Schema {
             Field::new("version", Kind::I64).role(Role::Version),
         ],
     )
-    .indexes(vec![Index { fields: vec![2, 3].into(), unique: true }])
+    .indexes(vec![Index::unique(vec![2, 3])])
 }
 
 fn part() -> Schema {
@@ -66,8 +66,8 @@ fn part() -> Schema {
         ],
     )
     .indexes(vec![
-        Index { fields: vec![6, 1].into(), unique: false },
-        Index { fields: vec![2].into(), unique: false },
+        Index::new(vec![6, 1]),
+        Index::new(vec![2]),
     ])
 }
 
@@ -88,7 +88,7 @@ fn tag() -> Schema {
             Field::new("version", Kind::I64).role(Role::Version),
         ],
     )
-    .indexes(vec![Index { fields: vec![1, 2].into(), unique: true }])
+    .indexes(vec![Index::unique(vec![1, 2])])
 }
 
 /// The values that a field is set to and compared with, without NULL. The first two are the most
