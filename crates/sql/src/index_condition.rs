@@ -1,8 +1,6 @@
 //! Reads the condition of a partial index, as SQLite and PostgreSQL report it, as a filter's text.
 //! A condition that no filter states is not read: `None`.
 
-use std::fmt::Write as _;
-
 /// The maximum depth of parentheses.
 const DEPTH_MAX: usize = 16;
 /// The maximum number of bytes of a condition.
@@ -28,6 +26,13 @@ enum Token {
 enum Operand {
     Field { name: String, is_bool: bool },
     Constant(Token),
+}
+
+/// A part of a filter.
+struct Part {
+    text: String,
+    /// True if it has several conditions.
+    is_list: bool,
 }
 
 struct Reader<'r> {
@@ -74,8 +79,8 @@ pub(crate) fn filter_text(
 ) -> Option<String> {
     let tokens = if sql.len() <= BYTES_MAX { tokens(sql)? } else { return None };
     let mut reader = Reader { tokens, at: 0, field };
-    let text = reader.any(0)?;
-    (reader.at == reader.tokens.len()).then_some(text)
+    let part = reader.any(0)?;
+    (reader.at == reader.tokens.len()).then_some(part.text)
 }
 
 fn tokens(sql: &str) -> Option<Vec<Token>> {
@@ -86,9 +91,15 @@ fn tokens(sql: &str) -> Option<Vec<Token>> {
     let mut rest = sql.trim_start();
     while let Some(first) = rest.chars().next() {
         let is_word = |c: char| c.is_alphanumeric() || c == '_' || c == '$';
+        let of_array = found.last().is_some_and(is_array) || rest.starts_with("[]");
         rest = if let '\'' | '"' | '`' = first {
             let (text, after) = until(&rest[1..], first)?;
             found.push(if first == '\'' { Token::Text(text) } else { Token::Quoted(text) });
+            after
+        } else if first == '[' && !of_array {
+            // A name, as SQLite accepts it.
+            let (name, after) = rest[1..].split_once(']')?;
+            found.push(Token::Quoted(name.to_owned()));
             after
         } else if first.is_ascii_digit() {
             let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
@@ -106,6 +117,10 @@ fn tokens(sql: &str) -> Option<Vec<Token>> {
         .trim_start();
     }
     Some(found)
+}
+
+fn is_array(token: &Token) -> bool {
+    matches!(token, Token::Word(word) if word.eq_ignore_ascii_case("ARRAY"))
 }
 
 /// Returns the text up to a quote, in which a doubled quote is one, and what follows.
@@ -138,11 +153,11 @@ impl Reader<'_> {
         is_it
     }
 
-    fn any(&mut self, depth: usize) -> Option<String> {
+    fn any(&mut self, depth: usize) -> Option<Part> {
         self.list(depth, "OR", Self::all)
     }
 
-    fn all(&mut self, depth: usize) -> Option<String> {
+    fn all(&mut self, depth: usize) -> Option<Part> {
         self.list(depth, "AND", Self::single)
     }
 
@@ -151,32 +166,43 @@ impl Reader<'_> {
         &mut self,
         depth: usize,
         word: &str,
-        part: fn(&mut Self, usize) -> Option<String>,
-    ) -> Option<String> {
-        let mut text = part(self, depth)?;
+        part: fn(&mut Self, usize) -> Option<Part>,
+    ) -> Option<Part> {
+        let first = part(self, depth)?;
+        let mut parts = vec![first];
         while self.take_word(word) {
-            let _ = write!(text, " {} {}", word.to_ascii_lowercase(), part(self, depth)?);
+            parts.push(part(self, depth)?);
         }
-        Some(text)
+        if parts.len() == 1 {
+            return parts.pop();
+        }
+        let in_parentheses = |part: Part| match part.is_list {
+            true => format!("({})", part.text),
+            false => part.text,
+        };
+        let parts: Vec<String> = parts.into_iter().map(in_parentheses).collect();
+        let text = parts.join(&format!(" {} ", word.to_ascii_lowercase()));
+        Some(Part { text, is_list: true })
     }
 
-    fn single(&mut self, depth: usize) -> Option<String> {
+    fn single(&mut self, depth: usize) -> Option<Part> {
         if depth > DEPTH_MAX {
             return None;
         }
         if self.take_word("NOT") {
-            return Some(format!("not ({})", self.single(depth + 1)?));
+            let text = format!("not ({})", self.single(depth + 1)?.text);
+            return Some(Part { text, is_list: false });
         }
         let start = self.at;
         if let Some(text) = self.comparison() {
-            return Some(text);
+            return Some(Part { text, is_list: false });
         }
         self.at = start;
         if !self.take("(") {
             return None;
         }
-        let text = self.any(depth + 1)?;
-        self.take(")").then(|| format!("({text})"))
+        let part = self.any(depth + 1)?;
+        self.take(")").then_some(part)
     }
 
     fn comparison(&mut self) -> Option<String> {
@@ -327,20 +353,21 @@ mod tests {
     fn conditions_of_both_databases_are_read() {
         for (sql, filter) in [
             ("deleted IS NULL", "deleted = null"),
-            ("(deleted IS NOT NULL)", "(deleted != null)"),
-            ("((state)::text = 'it''s'::text)", "(state = 'it''s')"),
+            ("(deleted IS NOT NULL)", "deleted != null"),
+            ("((state)::text = 'it''s'::text)", "state = 'it''s'"),
             ("\"State\" <> 'a\\b'", "state != 'a\\\\b'"),
             ("state IN ('a', 'b') AND rank > -3", "state in ('a', 'b') and rank > -3"),
             ("state NOT IN ('a')", "state not in ('a')"),
             (
                 "((state)::text = ANY ((ARRAY['a'::character varying, 'b'::character varying(9)])\
                  ::text[]))",
-                "(state in ('a', 'b'))",
+                "state in ('a', 'b')",
             ),
-            ("(rank = ANY (ARRAY[(1)::bigint, (2)::bigint]))", "(rank in (1, 2))"),
+            ("(rank = ANY (ARRAY[(1)::bigint, (2)::bigint]))", "rank in (1, 2)"),
             ("done", "done = true"),
-            ("(NOT done)", "(not (done = true))"),
-            ("done = 0 or (rank >= (10)::numeric)", "done = false or (rank >= 10)"),
+            ("(NOT done)", "not (done = true)"),
+            ("((deleted IS NULL) OR [RANK] = 3) AND done", "(deleted = null or rank = 3) and done = true"),
+            ("done = 0 or (rank >= (10)::numeric)", "done = false or rank >= 10"),
         ] {
             assert_eq!(read(sql).as_deref(), Some(filter), "{sql}");
         }

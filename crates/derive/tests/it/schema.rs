@@ -97,6 +97,29 @@ fn indexes_are_those_of_fields_then_those_of_the_struct() {
 }
 
 #[test]
+fn an_index_may_have_a_filter() {
+    #[derive(Model)]
+    #[model(unique(mail, where = "deleted = null"), index(mail, size, where = "size > 3"))]
+    #[model(unique(mail))]
+    struct Note {
+        id: i64,
+        #[model(rename = "email")]
+        mail: String,
+        size: i64,
+        deleted: Option<i64>,
+    }
+    let expected = [
+        Index::unique(vec![1]).filter("deleted = null"),
+        Index::new(vec![1, 2]).filter("size > 3"),
+        Index::unique(vec![1]),
+    ];
+    assert_eq!(*Note::schema().indexes, expected);
+    let wrong = Index::new(vec![1]).filter("mail = 'x'");
+    let error = Table::new(Note::schema().clone().indexes(vec![wrong])).unwrap_err();
+    assert!(error.message().contains("it has id, email, size, deleted"), "{error}");
+}
+
+#[test]
 fn rules_stand_in_the_order_written() {
     assert!(matches!(&*field("first_name").rules, [Rule::NotEmpty]));
     assert!(matches!(&*field("email").rules, [Rule::Email]));
