@@ -84,9 +84,8 @@ pub(crate) fn filter_text(
 }
 
 fn tokens(sql: &str) -> Option<Vec<Token>> {
-    const SIGNS: [&str; 17] = [
-        "::", "<=", ">=", "<>", "!=", "==", "=", "<", ">", "(", ")", ",", "[", "]", "-", "+", ".",
-    ];
+    const SIGNS: [&str; 17] =
+        ["::", "<=", ">=", "<>", "!=", "==", "=", "<", ">", "(", ")", ",", "[", "]", "-", "+", "."];
     let mut found = Vec::new();
     let mut rest = sql.trim_start();
     while let Some(first) = rest.chars().next() {
@@ -330,9 +329,7 @@ fn constant(value: &Token, is_bool: bool) -> Option<String> {
         },
         Token::Number(number) => Some(number.clone()),
         Token::Word(word) if is_bool => Some(word.clone()),
-        Token::Text(text) => {
-            Some(format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''")))
-        }
+        Token::Text(text) => Some(format!("'{}'", text.replace('\\', "\\\\").replace('\'', "''"))),
         _ => None,
     }
 }
@@ -366,7 +363,10 @@ mod tests {
             ("(rank = ANY (ARRAY[(1)::bigint, (2)::bigint]))", "rank in (1, 2)"),
             ("done", "done = true"),
             ("(NOT done)", "not (done = true)"),
-            ("((deleted IS NULL) OR [RANK] = 3) AND done", "(deleted = null or rank = 3) and done = true"),
+            (
+                "((deleted IS NULL) OR [RANK] = 3) AND done",
+                "(deleted = null or rank = 3) and done = true",
+            ),
             ("done = 0 or (rank >= (10)::numeric)", "done = false or rank >= 10"),
         ] {
             assert_eq!(read(sql).as_deref(), Some(filter), "{sql}");

@@ -7,7 +7,7 @@ use marmota_model::{FilterExpr, Index, Kind, Table, ValueRef, json, parse_filter
 
 use crate::filter::{SqlWriter, filter_sql, sign};
 use crate::index_condition::filter_text;
-use crate::quoted;
+use crate::name::quoted;
 
 /// The words of a database for fields and constants.
 struct Words<'w> {
@@ -147,7 +147,10 @@ mod tests {
             has_same_filter(&table, &table.indexes()[0], sql)
         };
         assert!(same("deleted = null", Some("(deleted IS NULL)")));
-        assert!(same("deleted != null and done = true", Some("DELETED is not null AND \"done\"=1")));
+        assert!(same(
+            "deleted != null and done = true",
+            Some("DELETED is not null AND \"done\"=1")
+        ));
         assert!(!same("deleted = null", Some("deleted IS NOT NULL")));
         assert!(!same("deleted = null", None));
         assert!(!same("deleted = null", Some("lower(email) = 'a'")));

@@ -9,6 +9,7 @@ mod filter;
 mod group;
 mod index_condition;
 mod index_filter;
+mod index_name;
 mod name;
 mod steps;
 
@@ -18,7 +19,6 @@ pub use filter::{
 pub use group::{groups_sql, list_each_sql, shape_groups};
 pub use index_condition::condition_of;
 pub use index_filter::{existing_filter, has_same_filter, index_filter_sql};
-pub use name::{
-    bounded, index_columns, index_name, is_implicit, is_ours, on_delete, on_delete_of, quoted,
-};
+pub use index_name::{index_columns, index_name, is_implicit, is_ours};
+pub use name::{bounded, on_delete, on_delete_of, quoted};
 pub use steps::TableSteps;

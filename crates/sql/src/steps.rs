@@ -4,7 +4,8 @@
 use marmota_model::{Field, Index, Kind, OnDelete, Role, Table};
 use marmota_store::plan::{PlanStep, StepEffect, TableChange};
 
-use crate::name::{index_columns, is_ours, quoted};
+use crate::index_name::{index_columns, is_ours};
+use crate::name::quoted;
 
 /// The collected steps of one table.
 pub struct TableSteps<'c> {
@@ -215,9 +216,10 @@ impl TableSteps<'_> {
                 "{} must be unique{}, but several rows have {double}; change or delete all but \
                  one of them",
                 columns.join(", "),
-                index.filter.as_deref().map_or_else(String::new, |filter| {
-                    format!(" where {filter}")
-                })
+                index
+                    .filter
+                    .as_deref()
+                    .map_or_else(String::new, |filter| { format!(" where {filter}") })
             )),
         };
         let filter = index.filter.as_deref().map(str::to_owned);

@@ -166,7 +166,7 @@ impl VirtualTableShape {
     /// Returns the cheapest plan for the rows that the conditions select.
     pub(crate) fn plan(&self, conditions: &[Condition], sorted_by: &[SortedBy]) -> Plan {
         let mut best = self.by_fields(None, &[self.table.key()], true, conditions, sorted_by);
-        // The conditions do not tell whether they imply the filter of a partial index.
+        // It is unknown whether the conditions imply the filter of a partial index.
         let of_all_rows = |(_, index): &(usize, &Index)| index.filter.is_none();
         for (number, index) in self.indexes.iter().enumerate().filter(of_all_rows) {
             let plan =

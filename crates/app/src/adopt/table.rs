@@ -209,13 +209,11 @@ impl Adopting {
             let places: Option<Vec<usize>> = columns.iter().map(place).collect();
             // An index over a column that is left out.
             let Some(places) = places else { continue };
-            let is_repeated = indexes
-                .iter()
-                .any(|known| {
-                    *known.fields == *places
-                        && known.unique == index.unique
-                        && known.filter.as_deref() == index.filter.as_deref()
-                });
+            let is_repeated = indexes.iter().any(|known| {
+                *known.fields == *places
+                    && known.unique == index.unique
+                    && known.filter.as_deref() == index.filter.as_deref()
+            });
             match *places {
                 _ if is_repeated => {}
                 [at] if index.unique && index.filter.is_none() && fields[at].role != Role::Key => {

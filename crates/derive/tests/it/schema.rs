@@ -98,7 +98,8 @@ fn indexes_are_those_of_fields_then_those_of_the_struct() {
 
 #[test]
 fn an_index_may_have_a_filter() {
-    #[derive(Model)]
+    #[allow(dead_code, reason = "only the schema is read")]
+    #[derive(marmota_derive::Model)]
     #[model(unique(mail, where = "deleted = null"), index(mail, size, where = "size > 3"))]
     #[model(unique(mail))]
     struct Note {

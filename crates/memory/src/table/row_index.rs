@@ -80,9 +80,9 @@ impl RowIndex {
 
     /// Returns true if it has all rows that a filter selects.
     pub(crate) fn has_rows_of(&self, filter: Option<&FilterExpr>) -> bool {
-        self.partial.as_ref().is_none_or(|partial| {
-            filter.is_some_and(|filter| filter.implies(&partial.filter))
-        })
+        self.partial
+            .as_ref()
+            .is_none_or(|partial| filter.is_some_and(|filter| filter.implies(&partial.filter)))
     }
 
     /// Returns true if a change of these fields changes the index.
@@ -95,11 +95,7 @@ impl RowIndex {
     }
 
     /// Returns true if it has a row with these values.
-    pub(crate) fn selects<'v>(
-        &self,
-        pages: &Pages,
-        value: impl Fn(usize) -> ValueRef<'v>,
-    ) -> bool {
+    pub(crate) fn selects<'v>(&self, pages: &Pages, value: impl Fn(usize) -> ValueRef<'v>) -> bool {
         self.partial.as_ref().is_none_or(|partial| {
             let columns = &pages.layout.columns;
             // It fails only for fields that the table does not have.

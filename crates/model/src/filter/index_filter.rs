@@ -100,11 +100,9 @@ fn check(table: &Table, filter: &FilterExpr) -> std::result::Result<(), String> 
         FilterExpr::Compare { field, .. } => {
             let field = &table.fields()[*field];
             match field.kind {
-                Kind::Int { .. }
-                | Kind::Currency
-                | Kind::Date
-                | Kind::Time
-                | Kind::Timestamp => Ok(()),
+                Kind::Int { .. } | Kind::Currency | Kind::Date | Kind::Time | Kind::Timestamp => {
+                    Ok(())
+                }
                 _ => Err(format!(
                     "`{}` is {}: only numbers, dates and times can be compared by <, <=, > and >=",
                     field.name,
@@ -235,7 +233,11 @@ mod tests {
         let expr = |text| parse_filter(&table, text).unwrap().into_expr_for(&table).unwrap();
         for (query, index, implied) in [
             ("deleted = null", "deleted = null", true),
-            ("rank = 1 and (deleted = null and done = true)", "done = true and deleted = null", true),
+            (
+                "rank = 1 and (deleted = null and done = true)",
+                "done = true and deleted = null",
+                true,
+            ),
             ("rank = 1 or deleted = null", "deleted = null", false),
             ("rank > 4", "rank > 3", false),
             ("rank > 3", "rank > 3", true),

@@ -99,12 +99,7 @@ fn parameter(fields: FieldSet, field: usize) -> usize {
 }
 
 /// Returns SQL for the key of the row that conflicts in these fields.
-fn key_in(
-    sql: &Sql,
-    table: &Table,
-    fields: FieldSet,
-    (way, filter): &Way,
-) -> String {
+fn key_in(sql: &Sql, table: &Table, fields: FieldSet, (way, filter): &Way) -> String {
     let mut equal: Vec<String> = way
         .iter()
         .map(|&position| {

@@ -36,9 +36,8 @@ fn read(run: &mut Preparing<'_>, oid: &str, table: &mut ExistingTable) -> Result
     let keys: Vec<&str> =
         layout.columns.iter().filter(|one| one.is_key).map(|one| &*one.name).collect();
     let is_key = |columns: &[String]| columns.iter().map(|c| &**c).eq(keys.iter().copied());
-    let is_of_key = |index: &&LayoutIndex| {
-        index.unique && index.condition.is_none() && is_key(&index.columns)
-    };
+    let is_of_key =
+        |index: &&LayoutIndex| index.unique && index.condition.is_none() && is_key(&index.columns);
     for index in layout.indexes.iter().filter(|index| !is_of_key(index)) {
         let is_column = |name: &String| layout.columns.iter().any(|one| one.name == *name);
         let of_column = |name: &str| {

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use marmota_model::{
-    Collation, ErrorKind, Field, Index, KeyKind, Kind, Literal, Role, Schema, Table, Value, ValueRef,
+    Collation, ErrorKind, Field, Index, KeyKind, Kind, Literal, Role, Schema, Table, Value,
+    ValueRef,
 };
 use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::Store;
@@ -322,8 +323,8 @@ fn a_partial_index_of_another_program_serves() {
 #[test]
 fn a_query_uses_a_partial_index_if_it_has_its_condition() {
     let fields = vec![id(), text("name"), text("gone").nullable(true)];
-    let schema = Schema::new("tag", fields)
-        .indexes(vec![Index::unique(vec![1]).filter("gone = null")]);
+    let schema =
+        Schema::new("tag", fields).indexes(vec![Index::unique(vec![1]).filter("gone = null")]);
     let sqlite = Sqlite::open(Location::Memory, SqliteOptions::default()).unwrap();
     let store = Store::builder(sqlite).schema(schema).open().unwrap();
     let uses_index = |condition: &str| {
@@ -340,8 +341,10 @@ fn the_column_of_a_filter_is_dropped_with_the_index() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let fields = vec![id(), text("name"), text("gone").nullable(true)];
-    let engine =
-        file(&path, &[table_with("tag", fields, vec![Index::unique(vec![1]).filter("gone = null")])]);
+    let engine = file(
+        &path,
+        &[table_with("tag", fields, vec![Index::unique(vec![1]).filter("gone = null")])],
+    );
     engine.execute("INSERT INTO tag VALUES (1, 'a', NULL), (2, 'a', 'b')").unwrap();
     drop(engine);
     let less = table("tag", vec![id(), text("name")]);

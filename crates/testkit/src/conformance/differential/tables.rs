@@ -65,10 +65,7 @@ fn part() -> Schema {
             Field::new("parent", reference("part", KeyKind::Auto)).nullable(true),
         ],
     )
-    .indexes(vec![
-        Index::new(vec![6, 1]),
-        Index::new(vec![2]),
-    ])
+    .indexes(vec![Index::new(vec![6, 1]), Index::new(vec![2])])
 }
 
 fn tag() -> Schema {

@@ -157,8 +157,7 @@ pub fn a_hidden_filter_is_not_revealed(subject: &Subject) {
         record.set(field, value).unwrap();
     }
     record.set("main", false).unwrap();
-    let error =
-        blamed(ann.insert_record(&record).run(), ErrorKind::Conflict, "address", "unique");
+    let error = blamed(ann.insert_record(&record).run(), ErrorKind::Conflict, "address", "unique");
     let text = format!("{error} {:?}", error.violations());
     assert!(!text.contains("closed"), "{text}");
 }
@@ -204,8 +203,7 @@ pub fn reads_have_all_rows(subject: &Subject) {
         }),
     ];
     for (text, selects) in cases {
-        let filter: FilterExpr =
-            parse_filter(&table, text).unwrap().into_expr_for(&table).unwrap();
+        let filter: FilterExpr = parse_filter(&table, text).unwrap().into_expr_for(&table).unwrap();
         let query = RowQuery { filter: Some(filter), ..RowQuery::new() };
         let found = stand.list_records(&table).query(query).run().unwrap();
         let expected = rows.iter().filter(|row| selects(row)).count();
