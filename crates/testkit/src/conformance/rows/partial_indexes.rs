@@ -213,6 +213,60 @@ pub fn reads_have_all_rows(subject: &Subject) {
     assert_eq!(by_level.len(), 60);
 }
 
+/// Random writes are accepted or refused as by a check of all rows.
+pub fn random_writes_are_checked(subject: &Subject) {
+    let Some(stand) = open(subject) else { return };
+    let mut rng = fastrand::Rng::with_seed(74);
+    let mut rows: Vec<Holder> = Vec::new();
+    let is_main = |row: &Holder| {
+        row.main && row.level >= 2 && matches!(row.country.as_deref(), Some("fr" | "de"))
+    };
+    let conflict = |a: &Holder, b: &Holder| {
+        let same_address = a.address.eq_ignore_ascii_case(&b.address);
+        (same_address && a.closed.is_none() && b.closed.is_none())
+            || (is_main(a) && is_main(b) && a.owner == b.owner && a.country == b.country)
+    };
+    for number in 0..150 {
+        let at = (number % 3 > 0 && !rows.is_empty()).then(|| rng.usize(..rows.len()));
+        let row = Holder {
+            id: at.map_or(0, |at| rows[at].id),
+            address: ["a", "A", "b", "c"][rng.usize(..4)].to_owned(),
+            owner: rng.i64(0..3),
+            country: [None, Some("fr"), Some("it")][rng.usize(..3)].map(str::to_owned),
+            main: rng.bool(),
+            level: rng.i64(0..4),
+            closed: closed("").closed.filter(|_| rng.usize(..3) > 0),
+        };
+        let is_refused = rows.iter().any(|other| other.id != row.id && conflict(&row, other));
+        let result = match at {
+            None => stand.insert(&row).run(),
+            Some(_) => stand.update(&row).run().map(|_| row.id),
+        };
+        match result {
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+                assert!(is_refused, "{row:?} is no duplicate in {rows:?}");
+            }
+            Ok(id) => {
+                assert!(!is_refused, "{row:?} is a duplicate in {rows:?}");
+                let row = Holder { id, ..row };
+                match at {
+                    None => rows.push(row),
+                    Some(at) => rows[at] = row,
+                }
+            }
+        }
+        if number % 10 == 9 {
+            let gone = rows.swap_remove(rng.usize(..rows.len()));
+            stand.delete::<Holder>(gone.id).run().unwrap();
+        }
+    }
+    let mut stored = stand.list::<Holder>().run().unwrap();
+    stored.sort_by_key(|row| row.id);
+    rows.sort_by_key(|row| row.id);
+    assert_eq!(stored, rows);
+}
+
 fn named(filter: Option<&'static str>) -> Schema {
     let fields = vec![
         Field::new("id", Kind::I64).role(Role::Key),
@@ -261,5 +315,6 @@ register!($ partial_index_promises partial_indexes:
     a_hidden_filter_is_not_revealed,
     many_rows_are_checked,
     reads_have_all_rows,
+    random_writes_are_checked,
     another_filter_makes_another_index,
 );
