@@ -36,7 +36,7 @@ fn a_duplicate_names_the_field_and_the_filter() {
         client.json("POST /api/account", &closed).is(201);
         client.json("POST /api/account", &open).is(201);
         let problem = client.json("POST /api/account", &open).is(409).value();
-        let violation = &problem["violations"][0];
+        let violation = &problem["errors"][0];
         assert_eq!(violation["field"], "email", "{problem}");
         let message = "must be unique where deleted = null, but another row has this value";
         assert_eq!(violation["message"], message, "{problem}");
