@@ -63,6 +63,10 @@ pub(crate) struct IndexDocument {
     /// True if no two rows may have the same values in all of them. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) unique: bool,
+    /// A filter: the index has only the rows that it selects, such as `deleted = null`.
+    /// Default: all rows.
+    #[serde(default, rename = "where", skip_serializing_if = "Option::is_none")]
+    pub(crate) filter: Option<String>,
 }
 
 /// A group of users.

@@ -33,7 +33,7 @@ pub(crate) fn document(schema: &Schema) -> Result<TableDocument> {
     let mut indexes = Vec::new();
     for index in schema.indexes.iter() {
         match *index.fields {
-            [field] if !index.unique => {
+            [field] if !index.unique && index.filter.is_none() => {
                 if let Some((_, FieldDocument(details))) = fields.get_index_mut(field) {
                     details.index = true;
                 }
@@ -45,6 +45,7 @@ pub(crate) fn document(schema: &Schema) -> Result<TableDocument> {
                     .filter_map(|&field| Some(schema.fields.get(field)?.name.to_string()))
                     .collect(),
                 unique: index.unique,
+                filter: index.filter.as_deref().map(str::to_owned),
             }),
         }
     }

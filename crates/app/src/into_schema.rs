@@ -42,7 +42,7 @@ fn schema(
         })?;
         fields.push(field);
         if details.index {
-            indexes.push(Index { fields: vec![position].into(), unique: false });
+            indexes.push(Index::new(vec![position]));
         }
     }
     if let Some(time) = &document.step_up
@@ -59,7 +59,8 @@ fn schema(
             })
         });
         let fields = positions.collect::<Result<Vec<usize>, Fault>>()?;
-        indexes.push(Index { fields: fields.into(), unique: index.unique });
+        let filter = index.filter.clone().map(Cow::Owned);
+        indexes.push(Index { fields: fields.into(), unique: index.unique, filter });
     }
     let relations = document
         .relations
@@ -74,6 +75,9 @@ fn schema(
     match Table::new(schema.clone()) {
         Ok(_) => Ok(schema),
         Err(error) => {
+            if Table::new(schema.clone().indexes(Vec::new())).is_ok() {
+                return Err(Fault::new(["tables", name, "indexes"], error.message()));
+            }
             let field = field_at_fault(&schema);
             let path = ["tables", name].into_iter();
             let path = path.chain(field.iter().flat_map(|field| ["fields", field]));

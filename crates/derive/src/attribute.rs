@@ -35,7 +35,7 @@ pub(crate) const MODEL: Place = Place {
         ("table", "table = \"person\""),
         ("was", "was = \"customer\""),
         ("index", "index(last_name, first_name)"),
-        ("unique", "unique(email, tenant)"),
+        ("unique", "unique(email, where = \"deleted = null\")"),
         ("audit", "audit"),
         ("relation", "relation(labels = \"issue_label.label\")"),
         ("crate", "crate = \"marmota::model\""),
@@ -268,6 +268,26 @@ impl Item {
         }
         self.refuse(problems);
         Vec::new()
+    }
+
+    /// Returns the names and the filter of `name(one, two, where = "filter")`: at least one name, and
+    /// the filter last, if there is one.
+    pub(crate) fn names_where(&self, problems: &mut Problems) -> (Vec<Ident>, Option<LitStr>) {
+        let mut items = self.list().unwrap_or_default();
+        let last = items.pop_if(|item| item.name == "where");
+        let is_name = |item: &Self| matches!(item.given, Given::Nothing);
+        if items.is_empty() || !items.iter().all(is_name) {
+            self.refuse(problems);
+            return (Vec::new(), None);
+        }
+        let filter = last.and_then(|item| {
+            let filter = Self { example: self.example, ..item }.text(problems)?;
+            if filter.value().trim().is_empty() {
+                problems.at(&filter, "write a filter, such as `deleted = null`");
+            }
+            Some(filter)
+        });
+        (items.into_iter().map(|item| item.name).collect(), filter)
     }
 
     /// Returns the texts of `name("one", "two")`, at least one.

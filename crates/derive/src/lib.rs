@@ -80,6 +80,7 @@
 //! | `was = "customer"` | the previous name of the table, which is renamed with its rows |
 //! | `index(a, b)` | an index over these fields, in this order; may be repeated |
 //! | `unique(a, b)` | the same, and no two rows have the same values in all of them |
+//! | `index(a, where = "filter")`, `unique(a, where = "filter")` | the same, for the rows that the filter selects |
 //! | `relation(labels = "issue_label.label")` | names for paths to related rows, for filters; may be repeated |
 //! | `audit` | each write adds an entry to the store's history |
 //! | `crate = "path"` | the module with the traits, if it is not found automatically |
@@ -267,6 +268,24 @@ use syn::{DeriveInput, ItemFn, ItemTrait, parse_macro_input};
 /// let indexes: Vec<(&[usize], bool)> =
 ///     schema.indexes.iter().map(|index| (&*index.fields, index.unique)).collect();
 /// assert_eq!(indexes, [(&[6][..], false), (&[2, 1], false), (&[3, 4], true)]);
+/// ```
+///
+/// With `where`, the index has only the rows that a filter selects. The filter has the names of
+/// columns, and is checked when the store is opened ([`Index::filter`](marmota_model::Index::filter)).
+///
+/// ```
+/// use marmota_derive::Model;
+/// use marmota_model::{Index, Model};
+///
+/// #[derive(Model)]
+/// #[model(unique(email, where = "deleted = null"))]
+/// struct User {
+///     id: i64,
+///     email: String,
+///     deleted: Option<i64>,
+/// }
+///
+/// assert_eq!(*User::schema().indexes, [Index::unique(vec![1]).filter("deleted = null")]);
 /// ```
 ///
 /// # Values: `default`, `max`, `collate`, `immutable`, `search`

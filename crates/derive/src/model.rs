@@ -49,9 +49,12 @@ struct Model {
 }
 
 /// An index of the schema.
+#[derive(PartialEq)]
 struct Index {
     fields: Vec<usize>,
     unique: bool,
+    /// The filter of a partial index.
+    filter: Option<String>,
 }
 
 /// Returns the code for a struct, or its errors.
@@ -270,11 +273,11 @@ impl Model {
         for (position, field) in self.fields.iter().enumerate() {
             // A unique field has an index already.
             if field.index && !field.unique {
-                self.indexes.push(Index { fields: vec![position], unique: false });
+                self.indexes.push(Index { fields: vec![position], unique: false, filter: None });
             }
         }
         for item in items.iter().filter(|item| item.name == "index" || item.name == "unique") {
-            let names = item.names(problems);
+            let (names, filter) = item.names_where(problems);
             let mut fields = Vec::with_capacity(names.len());
             for ident in &names {
                 match self.fields.iter().position(|field| field.ident == *ident) {
@@ -285,8 +288,9 @@ impl Model {
                     Some(field) => fields.push(field),
                 }
             }
-            let index = Index { fields, unique: item.name == "unique" };
-            let same = |other: &Index| other.fields == index.fields && other.unique == index.unique;
+            let filter = filter.map(|filter| filter.value());
+            let index = Index { fields, unique: item.name == "unique", filter };
+            let same = |other: &Index| *other == index;
             if !index.fields.is_empty() && self.indexes.iter().any(same) {
                 problems.at(item, "the model has this index already; keep one");
             }
@@ -365,10 +369,17 @@ impl Model {
         let was = former(self.was.as_deref());
         let count = self.fields.len();
         let fields = self.fields.iter().map(|field| field.code(path));
-        let indexes = self.indexes.iter().map(|Index { fields, unique }| {
+        let indexes = self.indexes.iter().map(|Index { fields, unique, filter }| {
+            let filter = match filter {
+                None => quote!(::core::option::Option::None),
+                Some(filter) => {
+                    quote!(::core::option::Option::Some(::std::borrow::Cow::Borrowed(#filter)))
+                }
+            };
             quote!(#path::Index {
                 fields: ::std::borrow::Cow::Borrowed(&[#(#fields),*]),
                 unique: #unique,
+                filter: #filter,
             })
         });
         let relations = relations.iter().map(|(name, to)| {

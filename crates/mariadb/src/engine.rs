@@ -39,6 +39,7 @@ impl Mariadb {
             options.driver.is_local().then(|| format!("MariaDB on this machine ({place})"));
         let capability =
             Capability::new("mariadb", true).with_sql().with_key_gaps().with_local_server(server);
+        let capability = capability.without_partial_indexes();
         BlockingEngine::connect(MariadbDriver { options, capability }).map(Self)
     }
 

@@ -16,6 +16,7 @@ mod column;
 mod expr;
 mod group_parse;
 mod group_query;
+mod index_filter;
 mod json_member;
 mod ranking;
 mod related;

@@ -307,7 +307,8 @@ impl Planning<'_> {
 
     fn add_index(&mut self, index: &Index, effect: StepEffect) {
         let names = index.fields.iter().map(|&field| self.table.fields()[field].name.to_string());
-        let change = TableChange::AddIndex { columns: names.collect(), unique: index.unique };
+        let change =
+            TableChange::AddIndex { columns: names.collect(), unique: index.unique, filter: None };
         self.add(change, effect, StepAction::AddIndex(index.clone()));
     }
 

@@ -53,6 +53,7 @@ impl Odbc {
         }
         let capability =
             Capability::new("odbc", true).with_sql().with_key_gaps().with_local_server(server);
+        let capability = capability.without_partial_indexes();
         drop(first);
         BlockingEngine::connect(OdbcDriver { options, capability }).map(Self)
     }

@@ -3,7 +3,7 @@
 
 use marmota_model::rule::violation;
 use marmota_model::{Error, ErrorKind, Table, ValueRef, Violation};
-use marmota_store::refusal::with_violations;
+use marmota_store::refusal::{taken_message, with_violations};
 
 use crate::options::PostgresOptions;
 use crate::wire::backend::Notice;
@@ -201,8 +201,8 @@ pub(crate) fn taken(
     row: &[ValueRef<'_>],
     fields: &[usize],
 ) -> Error {
-    let message = "must be unique, but another row has this value";
-    let violations = fields.iter().map(|&field| blame(table, row, field, "unique", message));
+    let message = taken_message(table, fields);
+    let violations = fields.iter().map(|&field| blame(table, row, field, "unique", &message));
     with_violations(ErrorKind::Conflict, violations.collect()).with_source(source(failure))
 }
 

@@ -7,6 +7,9 @@
 
 mod filter;
 mod group;
+mod index_condition;
+mod index_filter;
+mod index_name;
 mod name;
 mod steps;
 
@@ -14,7 +17,8 @@ pub use filter::{
     ShapeBuffer, SqlWriter, each_condition, filter_sql, shape_filter, shape_order, sign, where_sql,
 };
 pub use group::{groups_sql, list_each_sql, shape_groups};
-pub use name::{
-    bounded, index_columns, index_name, is_implicit, is_ours, on_delete, on_delete_of, quoted,
-};
+pub use index_condition::condition_of;
+pub use index_filter::{existing_filter, has_same_filter, index_filter_sql};
+pub use index_name::{index_columns, index_name, is_implicit, is_ours};
+pub use name::{bounded, on_delete, on_delete_of, quoted};
 pub use steps::TableSteps;

@@ -1,6 +1,6 @@
-//! Names in SQL, and the names of indexes of models.
+//! Names in SQL, and the actions of references.
 
-use marmota_model::{Index, OnDelete, Table};
+use marmota_model::OnDelete;
 
 /// Returns a quoted name.
 #[must_use]
@@ -18,10 +18,7 @@ pub fn bounded(name: &str) -> String {
     if name.len() <= NAME_BYTES_MAX {
         return name.to_owned();
     }
-    // FNV-1a: the same in every build.
-    let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    let hash = hash(name);
     let mut end = NAME_BYTES_MAX - 17;
     while !name.is_char_boundary(end) {
         end -= 1;
@@ -29,29 +26,11 @@ pub fn bounded(name: &str) -> String {
     format!("{}~{hash:016x}", &name[..end])
 }
 
-/// Returns the names of an index's columns.
-#[must_use]
-pub fn index_columns(table: &Table, index: &Index) -> Vec<String> {
-    index.fields.iter().map(|&field| table.fields()[field].name.to_string()).collect()
-}
-
-/// Returns the name of an index. Its colons prevent conflicts with other names.
-#[must_use]
-pub fn index_name(table: &Table, index: &Index) -> String {
-    let kind = if index.unique { "unique" } else { "index" };
-    format!("{kind}:{}:{}", table.name(), index_columns(table, index).join(","))
-}
-
-/// Returns true for the index of a reference that the model does not name.
-#[must_use]
-pub fn is_implicit(table: &Table, index: &Index) -> bool {
-    !index.unique && !table.schema().indexes.iter().any(|named| named.fields == index.fields)
-}
-
-/// Returns true if this is the name of an index that was created for a table with this name.
-#[must_use]
-pub fn is_ours(index: &str, table: &str) -> bool {
-    ["unique", "index"].iter().any(|kind| index.starts_with(&format!("{kind}:{table}:")))
+/// Returns the FNV-1a hash of a text, which is the same in every build.
+pub(crate) fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// Returns the action of a reference as SQL, to follow `REFERENCES …`; empty for the default.
@@ -90,12 +69,5 @@ mod tests {
         let name = |end: &str| bounded(&format!("{}{end}", "é".repeat(40)));
         assert!(name("a") != name("b") && name("a").len() <= NAME_BYTES_MAX);
         assert_eq!(bounded("unique:t:a"), "unique:t:a");
-    }
-
-    #[test]
-    fn indexes_are_told_apart_by_table() {
-        assert!(is_ours("unique:person:name", "person"));
-        assert!(!is_ours("unique:persons:name", "person"));
-        assert!(!is_ours("by_name", "person"));
     }
 }

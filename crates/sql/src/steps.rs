@@ -4,7 +4,8 @@
 use marmota_model::{Field, Index, Kind, OnDelete, Role, Table};
 use marmota_store::plan::{PlanStep, StepEffect, TableChange};
 
-use crate::name::{index_columns, is_ours, quoted};
+use crate::index_name::{index_columns, is_ours};
+use crate::name::quoted;
 
 /// The collected steps of one table.
 pub struct TableSteps<'c> {
@@ -211,11 +212,17 @@ impl TableSteps<'_> {
         let effect = match double {
             None => StepEffect::Safe,
             Some(double) => StepEffect::Refused(format!(
-                "{} must be unique, but several rows have {double}; change or delete all but one \
-                 of them",
-                columns.join(", ")
+                "{} must be unique{}, but several rows have {double}; change or delete all but \
+                 one of them",
+                columns.join(", "),
+                index
+                    .filter
+                    .as_deref()
+                    .map_or_else(String::new, |filter| { format!(" where {filter}") })
             )),
         };
-        self.step(TableChange::AddIndex { columns, unique: index.unique }, effect, vec![statement]);
+        let filter = index.filter.as_deref().map(str::to_owned);
+        let change = TableChange::AddIndex { columns, unique: index.unique, filter };
+        self.step(change, effect, vec![statement]);
     }
 }

@@ -3,7 +3,7 @@
 
 use marmota_model::rule::violation;
 use marmota_model::{Error, ErrorKind, Table, ValueRef, Violation};
-use marmota_store::refusal::with_violations;
+use marmota_store::refusal::{taken_message, with_violations};
 
 use crate::ffi::{Failure, code};
 
@@ -85,7 +85,7 @@ pub(crate) fn is_taken(failure: &Failure) -> bool {
 pub(crate) fn of_row(failure: &Failure, table: &Table, row: &[ValueRef<'_>]) -> Error {
     let (kind, rule, message) = match failure.code() {
         code::CONSTRAINT_UNIQUE | code::CONSTRAINT_PRIMARYKEY | code::CONSTRAINT_ROWID => {
-            (ErrorKind::Conflict, "unique", "must be unique, but another row has this value")
+            (ErrorKind::Conflict, "unique", "")
         }
         code::CONSTRAINT_NOTNULL => (ErrorKind::Invalid, "required", "must not be null"),
         code::CONSTRAINT_DATATYPE => {
@@ -112,7 +112,13 @@ fn violations(
         let (of, column) = name.rsplit_once('.')?;
         of.eq_ignore_ascii_case(table.name()).then(|| find(table, column)).flatten()
     });
+    let positions: Vec<usize> = positions.collect();
+    let message = match rule {
+        "unique" => &*taken_message(table, &positions),
+        _ => message,
+    };
     positions
+        .into_iter()
         .map(|position| {
             let value = match row.get(position) {
                 None | Some(ValueRef::Absent) => ValueRef::Null,

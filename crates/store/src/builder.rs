@@ -384,6 +384,7 @@ impl StoreBuilder {
         for table in registry.tables() {
             let home = homes.get(table.name()).copied().unwrap_or(0);
             check_on_delete(engines[home].1.capability(), table)?;
+            check_partial_indexes(engines[home].1.capability(), table)?;
         }
         let migrations = Sequence::new(self.migrations, &registry)?;
         homes.insert(MIGRATIONS.to_owned(), 0);
@@ -577,6 +578,28 @@ fn check_on_delete(capability: &Capability, table: &Table) -> Result<()> {
                 field.name,
                 table.name(),
                 field.on_delete,
+                capability.name
+            );
+            Err(Error::new(ErrorKind::Unsupported, message))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that a table's engine has partial indexes, if the table needs one.
+///
+/// # Errors
+/// [`ErrorKind::Unsupported`].
+fn check_partial_indexes(capability: &Capability, table: &Table) -> Result<()> {
+    let mut indexes = table.schema().indexes.iter();
+    match indexes.find_map(|index| Some((index, index.filter.as_deref()?))) {
+        Some((index, filter)) if !capability.partial_indexes => {
+            let names = index.fields.iter().map(|&field| &*table.fields()[field].name);
+            let message = format!(
+                "the index of `{}` over {} has the filter `{filter}`, and the engine `{}` has no \
+                 partial indexes: leave the filter out, or use a database of another engine",
+                table.name(),
+                names.collect::<Vec<&str>>().join(", "),
                 capability.name
             );
             Err(Error::new(ErrorKind::Unsupported, message))

@@ -44,7 +44,7 @@ pub mod operation {
     pub use crate::contract::operation::{
         ANSWERS, Answered, BatchMode, Cascade, Fingerprint, Idempotency, KEY_BYTES_MAX, Keys, Link,
         LinkAt, OnConflict, Once, OnceKey, Operation, Outcome, UpsertEffect, UpsertResult, Write,
-        key_made, owned_rows, resolve_links,
+        conflict_filters, conflicting_indexes, key_made, owned_rows, resolve_links,
     };
 }
 

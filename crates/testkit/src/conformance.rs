@@ -48,7 +48,8 @@ pub use queries::{
     streams, vectors,
 };
 pub use rows::{
-    conflicts, fields, immutable, keys, on_delete, references, sanitizers, unique, versions, writes,
+    conflicts, fields, immutable, keys, on_delete, partial_indexes, references, sanitizers, unique,
+    versions, writes,
 };
 pub use schemas::{migrations, schema_change, schema_plan};
 
@@ -119,6 +120,7 @@ macro_rules! conformance {
             $crate::search_promises!();
             $crate::transactions_promises!();
             $crate::unique_promises!();
+            $crate::partial_index_promises!();
             $crate::vectors_promises!();
             $crate::versions_promises!();
             $crate::writes_promises!();

@@ -1,5 +1,6 @@
 //! From an existing table to a schema.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use marmota_model::{Field, Index, KeyKind, Kind, OnDelete, Role, Rule, Schema, Table};
@@ -208,17 +209,37 @@ impl Adopting {
             let places: Option<Vec<usize>> = columns.iter().map(place).collect();
             // An index over a column that is left out.
             let Some(places) = places else { continue };
-            let is_repeated = indexes
-                .iter()
-                .any(|known| *known.fields == *places && known.unique == index.unique);
+            let is_repeated = indexes.iter().any(|known| {
+                *known.fields == *places
+                    && known.unique == index.unique
+                    && known.filter.as_deref() == index.filter.as_deref()
+            });
             match *places {
-                [at] if index.unique && fields[at].role != Role::Key => fields[at].unique = true,
                 _ if is_repeated => {}
-                _ => indexes.push(Index { fields: places.into(), unique: index.unique }),
+                [at] if index.unique && index.filter.is_none() && fields[at].role != Role::Key => {
+                    fields[at].unique = true;
+                }
+                _ => {
+                    let filter = index.filter.clone().map(Cow::Owned);
+                    let new = Index { fields: places.into(), unique: index.unique, filter };
+                    if new.filter.is_none() || is_valid(&table.name, fields, &new) {
+                        indexes.push(new);
+                    } else {
+                        let what = "no filter states the condition of the index; the database \
+                                    keeps it and uses it";
+                        self.remark(table, Some(&index.name), true, what.to_owned());
+                    }
+                }
             }
         }
         indexes
     }
+}
+
+/// Returns true if a table of these fields can have the index.
+fn is_valid(table: &str, fields: &[Field], index: &Index) -> bool {
+    let schema = Schema::new(table.to_owned(), fields.to_vec());
+    Table::new(schema.indexes(vec![index.clone()])).is_ok()
 }
 
 /// Returns the reason why a file cannot have the table, and what to do.

@@ -70,6 +70,29 @@ fn an_index_of_an_unknown_field_is_refused() {
 }
 
 #[test]
+fn a_filter_that_an_index_cannot_have_is_refused() {
+    let of_filter = |filter: &str| {
+        let text = format!(
+            "[tables.note]\nindexes = [{{ fields = [\"text\"], where = \"{filter}\" }}]\n\
+             [tables.note.fields]\nid = {{ kind = \"integer\", role = \"key\" }}\ntext = \"text\"\n"
+        );
+        AppFile::parse_toml(&text).map(drop)
+    };
+    of_filter("text = 'a'").unwrap();
+    for (filter, part) in
+        [("txt = null", "`note` has no such field"), ("text ~ 'a'", "compares fields")]
+    {
+        let error = of_filter(filter).unwrap_err();
+        let expected = format!(
+            "app.toml:2:1: tables.note.indexes: model `note`: the filter \"{filter}\" of the index \
+             over text: "
+        );
+        assert!(error.message().starts_with(&expected), "{error}");
+        assert!(error.message().contains(part), "{error}");
+    }
+}
+
+#[test]
 fn a_table_without_a_key_is_refused() {
     let error = AppFile::parse_toml("[tables.note.fields]\ntext = \"text\"\n").unwrap_err();
     assert!(error.message().starts_with("app.toml:1:9: tables.note: "), "{error}");

@@ -9,7 +9,7 @@ mod updates;
 const WHOLE: &str = r#"# The shop
 [tables.customer]
 audit = true
-indexes = [{ fields = ["name", "born"] }, { fields = ["code"], unique = true }]
+indexes = [{ fields = ["name", "born"] }, { fields = ["code"], unique = true }, { fields = ["email"], unique = true, where = "vip = true and born != null" }, { fields = ["site"], where = "site != null" }]
 
 [tables.customer.fields]
 id = { kind = "integer", role = "key" }

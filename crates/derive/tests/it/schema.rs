@@ -89,11 +89,35 @@ fn defaults_are_literals_of_the_field() {
 
 #[test]
 fn indexes_are_those_of_fields_then_those_of_the_struct() {
-    let index = |fields: &[usize], unique| Index { fields: fields.to_vec().into(), unique };
+    let index = |fields: &[usize], unique| Index { unique, ..Index::new(fields.to_vec()) };
     // `email` is unique: its `index` adds nothing.
     let expected = [index(&[2], false), index(&[2, 1], false), index(&[5, 6], true)];
     assert_eq!(*Person::schema().indexes, expected);
     assert!(field("email").unique);
+}
+
+#[test]
+fn an_index_may_have_a_filter() {
+    #[allow(dead_code, reason = "only the schema is read")]
+    #[derive(marmota_derive::Model)]
+    #[model(unique(mail, where = "deleted = null"), index(mail, size, where = "size > 3"))]
+    #[model(unique(mail))]
+    struct Note {
+        id: i64,
+        #[model(rename = "email")]
+        mail: String,
+        size: i64,
+        deleted: Option<i64>,
+    }
+    let expected = [
+        Index::unique(vec![1]).filter("deleted = null"),
+        Index::new(vec![1, 2]).filter("size > 3"),
+        Index::unique(vec![1]),
+    ];
+    assert_eq!(*Note::schema().indexes, expected);
+    let wrong = Index::new(vec![1]).filter("mail = 'x'");
+    let error = Table::new(Note::schema().clone().indexes(vec![wrong])).unwrap_err();
+    assert!(error.message().contains("it has id, email, size, deleted"), "{error}");
 }
 
 #[test]

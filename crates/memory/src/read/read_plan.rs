@@ -62,7 +62,7 @@ impl Plan {
         if let Some(filter) = wanted.filter {
             gather(rows, filter, &mut conditions);
         }
-        if let Some(found) = one_row(rows, &conditions) {
+        if let Some(found) = one_row(rows, wanted.filter, &conditions) {
             let access = Access::Rows(found.into_iter().collect());
             return Self { access, reverse: false, sorted: true };
         }
@@ -139,14 +139,19 @@ fn equal<'f>(conditions: &[Condition<'f>], field: usize) -> Option<ValueRef<'f>>
 }
 
 /// Returns the only possible row, if the conditions fix a key or unique index.
-fn one_row(rows: &TableRows, conditions: &Conditions<'_>) -> Option<Option<u32>> {
+fn one_row(
+    rows: &TableRows,
+    filter: Option<&FilterExpr>,
+    conditions: &Conditions<'_>,
+) -> Option<Option<u32>> {
     if let Some(key) = equal(conditions, rows.table.key()) {
         return Some(rows.keys.find(&rows.pages, key));
     }
-    rows.indexes.iter().filter_map(|index| index.unique.as_ref()).find_map(|unique| {
+    rows.indexes.iter().find_map(|index| {
+        let unique = index.unique.as_ref()?;
         let values: Option<Values<'_>> =
             unique.fields().iter().map(|&field| equal(conditions, field)).collect();
-        let values = values?;
+        let values = values.filter(|_| index.has_rows_of(filter))?;
         let value = |field: usize| {
             let place = unique.fields().iter().position(|&other| other == field);
             place.map_or(ValueRef::Null, |place| values[place])
@@ -221,7 +226,9 @@ impl<'p> Planner<'p> {
         let next =
             next.filter(|next| next.low.is_some() || next.high.is_some() || next.start.is_some());
         let serves = self.serves(&index.fields[fixed.len()..]);
-        if fixed.is_empty() && next.is_none() && (serves.is_none() || self.order.is_empty()) {
+        let is_useless =
+            fixed.is_empty() && next.is_none() && (serves.is_none() || self.order.is_empty());
+        if is_useless || !index.has_rows_of(self.wanted.filter) {
             return None;
         }
         let search = Search { rows: self.rows, index };
@@ -276,7 +283,8 @@ impl<'p> Planner<'p> {
         } else {
             let (index, values) = self.rows.indexes.iter().find_map(|index| {
                 let values = self.condition(index.fields[0])?.any?;
-                cheap(values).then_some((index, values))
+                let is_used = cheap(values) && index.has_rows_of(self.wanted.filter);
+                is_used.then_some((index, values))
             })?;
             let search = Search { rows: self.rows, index };
             let mut counted = 0;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use marmota_model::rule::violation;
 use marmota_model::{Error, ErrorKind, FieldSet, KeyKind, Result, Table, Value, ValueRef};
+use marmota_store::refusal::taken_message;
 use smallvec::{SmallVec, smallvec};
 
 use crate::lock::long_reads::LongReads;
@@ -42,7 +43,7 @@ pub(crate) struct TableRows {
 impl TableRows {
     pub(crate) fn new(table: Arc<Table>) -> Self {
         let key = table.key();
-        let indexes = table.indexes().iter().map(|index| RowIndex::new(index, key)).collect();
+        let indexes = table.indexes().iter().map(|index| RowIndex::new(index, &table)).collect();
         Self {
             pages: Pages::new(Layout::new(&table)),
             keys: KeyIndex::new(key, table.key_kind()),
@@ -122,9 +123,17 @@ impl TableRows {
         if !key.is_absent() {
             found.extend(self.keys.find(&self.pages, key));
         }
-        for unique in self.indexes.iter().filter_map(|index| index.unique.as_ref()) {
+        for index in &self.indexes {
+            let Some(unique) = &index.unique else { continue };
             // An absent key gets a value that no row has.
             if unique.fields().iter().any(|&field| row[field].is_absent()) {
+                continue;
+            }
+            let or_default = |field: usize| match row[field] {
+                ValueRef::Absent => self.table.default(field).unwrap_or(ValueRef::Null),
+                value => value,
+            };
+            if !index.selects(&self.pages, or_default) {
                 continue;
             }
             let same = unique.find(&self.pages, |field| row[field]);
@@ -151,7 +160,7 @@ impl TableRows {
     ) -> Result<()> {
         for index in &self.indexes {
             let Some(unique) = &index.unique else { continue };
-            if !index.fields.iter().any(|&field| changed.contains(field)) {
+            if !index.is_touched_by(changed) || !index.selects(&self.pages, &value) {
                 continue;
             }
             let found = unique.find(&self.pages, &value);
@@ -181,14 +190,13 @@ impl TableRows {
     pub(crate) fn update(&mut self, number: u32, changes: &[ValueRef<'_>]) {
         self.keep_for_scans(number);
         let changed = FieldSet::present(changes);
-        let touches = |index: &RowIndex| index.fields.iter().any(|&field| changed.contains(field));
-        for index in self.indexes.iter_mut().filter(|index| touches(index)) {
+        for index in self.indexes.iter_mut().filter(|index| index.is_touched_by(changed)) {
             index.remove(&self.pages, number);
         }
         for field in changed.iter() {
             self.pages.write(number, field, changes[field]);
         }
-        for index in self.indexes.iter_mut().filter(|index| touches(index)) {
+        for index in self.indexes.iter_mut().filter(|index| index.is_touched_by(changed)) {
             index.insert(&self.pages, number);
         }
     }
@@ -287,8 +295,8 @@ fn full(table: &Table) -> Error {
 fn collision<'v>(table: &Table, fields: &[usize], value: impl Fn(usize) -> ValueRef<'v>) -> Error {
     let names: Vec<&str> = fields.iter().map(|&field| &*table.fields()[field].name).collect();
     let message = format!("another row of `{}` has the same {}", table.name(), names.join(", "));
+    let why = taken_message(table, fields);
     fields.iter().fold(Error::new(ErrorKind::Conflict, message), |error, &field| {
-        let message = "must be unique, but another row has this value".to_owned();
-        error.with_violation(violation(&table.fields()[field], value(field), "unique", message))
+        error.with_violation(violation(&table.fields()[field], value(field), "unique", &*why))
     })
 }

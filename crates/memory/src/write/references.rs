@@ -96,7 +96,7 @@ pub(crate) fn each_referrer(
     collation: Collation,
     mut visit: impl FnMut(u32) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
-    let index = rows.indexes.iter().find(|index| index.fields[0] == field);
+    let index = rows.indexes.iter().find(|index| index.fields[0] == field && index.is_whole());
     // References are ordered byte by byte; a key that ignores case is not.
     if let Some(index) = index.filter(|_| collation == Collation::Binary) {
         let (from, to) = Search { rows, index }.rows_with(key);

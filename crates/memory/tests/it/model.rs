@@ -37,7 +37,7 @@ fn table(text_key: bool) -> Table {
         Field::new("alive", Kind::Bool).nullable(true),
         Field::new("version", Kind::I64).role(Role::Version),
     ];
-    let index = |fields: &[usize], unique| Index { fields: fields.to_vec().into(), unique };
+    let index = |fields: &[usize], unique| Index { unique, ..Index::new(fields.to_vec()) };
     Table::new(Schema::new("thing", fields).indexes(vec![
         index(&[NAME], false),
         index(&[RANK, NAME], false),

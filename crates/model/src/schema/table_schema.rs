@@ -16,7 +16,7 @@ use crate::{Field, Relation, Role};
 ///     Field::new("room", Kind::TEXT),
 ///     Field::new("number", Kind::I64),
 /// ])
-/// .indexes(vec![Index { fields: vec![1, 2].into(), unique: true }]);
+/// .indexes(vec![Index::unique(vec![1, 2])]);
 /// assert_eq!((&*schema.name, schema.key), ("seat", 0));
 /// ```
 #[derive(Clone, Debug)]
@@ -37,12 +37,17 @@ pub struct Schema {
     pub relations: Cow<'static, [Relation]>,
 }
 
-/// An index over one or more fields.
+/// An index over one or more fields, of all rows or of those that a filter selects.
+///
+/// An index with a filter is a partial index. A partial unique index refuses two rows with the same
+/// values only if the filter selects both.
 ///
 /// ```
 /// use marmota_model::Index;
-/// let by_room_and_number = Index { fields: vec![1, 2].into(), unique: true };
+/// let by_room_and_number = Index::unique(vec![1, 2]);
 /// assert_eq!(by_room_and_number.fields.len(), 2);
+/// let free = Index::new(vec![1]).filter("guest = null");
+/// assert!(!free.unique && free.filter.is_some());
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Index {
@@ -50,6 +55,50 @@ pub struct Index {
     pub fields: Cow<'static, [usize]>,
     /// True if no two rows may have the same values in all of them (rows with a NULL excepted).
     pub unique: bool,
+    /// The filter of a partial index, as text; `None` for an index of all rows.
+    pub filter: Option<Cow<'static, str>>,
+}
+
+impl Index {
+    /// Creates an index over the fields at these positions.
+    #[must_use]
+    pub fn new(fields: impl Into<Cow<'static, [usize]>>) -> Self {
+        Self { fields: fields.into(), unique: false, filter: None }
+    }
+
+    /// Creates a unique index over the fields at these positions.
+    #[must_use]
+    pub fn unique(fields: impl Into<Cow<'static, [usize]>>) -> Self {
+        Self { unique: true, ..Self::new(fields) }
+    }
+
+    /// Limits the index to the rows that a filter selects, such as `deleted = null`.
+    ///
+    /// The filter compares fields of the table with constants by `=`, `!=`, `in` and `= null`, and
+    /// numbers, dates and times by `<`, `<=`, `>` and `>=` too, combined by `and`, `or` and `not`.
+    /// [`Table::new`] refuses other filters.
+    ///
+    /// [`Table::new`]: crate::Table::new
+    ///
+    /// ```
+    /// use marmota_model::{Field, Index, Kind, Role, Schema, Table};
+    /// let table = |filter: &'static str| {
+    ///     let fields = vec![
+    ///         Field::new("id", Kind::I64).role(Role::Key),
+    ///         Field::new("email", Kind::TEXT),
+    ///         Field::new("deleted", Kind::Timestamp).nullable(true),
+    ///     ];
+    ///     let index = Index::unique(vec![1]).filter(filter);
+    ///     Table::new(Schema::new("person", fields).indexes(vec![index]))
+    /// };
+    /// assert!(table("deleted = null").is_ok());
+    /// assert!(table("email ~ 'x'").is_err());
+    /// ```
+    #[must_use]
+    pub fn filter(mut self, filter: impl Into<Cow<'static, str>>) -> Self {
+        self.filter = Some(filter.into());
+        self
+    }
 }
 
 impl Schema {
@@ -103,7 +152,7 @@ impl Schema {
     ///     Field::new("id", Kind::I64).role(Role::Key),
     ///     Field::new("born", Kind::Date),
     /// ];
-    /// let by_birth = Index { fields: vec![1].into(), unique: false };
+    /// let by_birth = Index::new(vec![1]);
     /// let schema = Schema::new("person", fields).indexes(vec![by_birth]);
     /// assert_eq!(schema.indexes.len(), 1);
     /// ```

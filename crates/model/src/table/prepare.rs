@@ -14,26 +14,8 @@ use crate::{
 };
 
 impl Table {
-    /// Checks and prepares a schema.
-    ///
-    /// - Names of the table and its fields are 1 to 63 ASCII letters, digits or `_` and start with no
-    ///   digit; two fields do not differ by case alone. There are at most [`FieldSet::CAPACITY`] fields.
-    /// - Exactly one field has [`Role::Key`]; it is not nullable, and of kind [`Kind::I64`], UUID or text.
-    /// - Defaults and the ends of ranges are values of their field; patterns are regular expressions.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Invalid`] with the table and field that are invalid, and the reason.
-    ///
-    /// ```
-    /// use marmota_model::{Field, Kind, Role, Schema, Table};
-    /// let fields = vec![
-    ///     Field::new("id", Kind::I64).role(Role::Key),
-    ///     Field::new("first name", Kind::TEXT),
-    /// ];
-    /// let error = Table::new(Schema::new("person", fields)).unwrap_err();
-    /// assert!(error.to_string().starts_with("field `first name` of model `person`: a name must"));
-    /// ```
-    pub fn new(schema: Schema) -> Result<Self> {
+    /// Checks a schema, except for the filters of its indexes, and prepares it.
+    pub(crate) fn with_unchecked_filters(schema: Schema) -> Result<Self> {
         check_names(&schema)?;
         let key_kind = check_key(&schema)?;
         Self::prepare(schema, key_kind)
@@ -319,8 +301,8 @@ mod tests {
     #[test]
     fn a_plain_index_does_not_stand_in_for_a_unique_one() {
         let fields = vec![id(), Field::new("email", Kind::TEXT).unique(true)];
-        let plain = crate::Index { fields: vec![1].into(), unique: false };
-        let unique = crate::Index { fields: vec![1].into(), unique: true };
+        let plain = crate::Index::new(vec![1]);
+        let unique = crate::Index::unique(vec![1]);
         let table = |index: &crate::Index| {
             Table::new(Schema::new("a", fields.clone()).indexes(vec![index.clone()])).unwrap()
         };

@@ -364,14 +364,17 @@ impl Table {
         let mut indexes = Vec::new();
         for (position, field) in self.fields().iter().enumerate() {
             let refers = matches!(field.kind, Kind::Reference { .. });
-            // A plain index does not enforce uniqueness.
-            let declared =
-                |index: &Index| *index.fields == [position] && (index.unique || !field.unique);
+            // A plain index does not enforce uniqueness, and a partial one does not have all rows.
+            let declared = |index: &Index| {
+                *index.fields == [position]
+                    && (index.unique || !field.unique)
+                    && index.filter.is_none()
+            };
             if position != self.key()
                 && (field.unique || refers)
                 && !self.schema.indexes.iter().any(declared)
             {
-                indexes.push(Index { fields: vec![position].into(), unique: field.unique });
+                indexes.push(Index { unique: field.unique, ..Index::new(vec![position]) });
             }
         }
         indexes.extend(self.schema.indexes.iter().cloned());

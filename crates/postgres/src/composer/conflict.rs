@@ -4,17 +4,26 @@
 //! Only the unique index detects a conflicting row that was committed after the statement began.
 //! Then the statement finds no row, fails like a strict write, and is run again.
 
-use marmota_model::{FieldSet, Result, RowSource, Table, Value, ValueRef};
-use marmota_store::operation::{Keys, OnConflict, Outcome, UpsertEffect, UpsertResult};
+use std::borrow::Cow;
+
+use marmota_model::{FieldSet, FilterExpr, Result, RowSource, Table, Value, ValueRef};
+use marmota_store::operation::{
+    Keys, OnConflict, Outcome, UpsertEffect, UpsertResult, conflicting_indexes,
+};
 
 use super::Composer;
 use crate::commands::command_batch::{CommandBatch, Part, Role};
 use crate::commands::reply::{Mark, Reply};
 use crate::statement::column::{is_folded, name, oid, pg_type, put_present};
+use crate::statement::index_filter::index_filter;
 use crate::statement::sql_words::quoted;
 use crate::statement::sql_writer::Sql;
 use crate::statement::{Text, Verb};
 use crate::wire::value;
+
+/// The fields by which another row may conflict, and the filter if they are those of a partial
+/// index.
+type Way = (Cow<'static, [usize]>, Option<FilterExpr>);
 
 impl Composer {
     /// Adds an insert of one row with a conflict action.
@@ -29,7 +38,7 @@ impl Composer {
         self.check_decimals(table, row)?;
         let (number, fields) = (self.tables.number(table)?, FieldSet::present(row));
         // The shape includes the keys without NULLs and the updated fields.
-        let ways = ways(table, row);
+        let ways = conflicting_indexes(table, row);
         let (kind, updated) = match on_conflict {
             OnConflict::Refuse => return self.insert(commands, role, table, row),
             OnConflict::Ignore => (1, FieldSet::EMPTY),
@@ -40,9 +49,14 @@ impl Composer {
         };
         self.shape.clear();
         self.shape.extend(updated.iter().map(|field| field as u8));
-        for way in &ways {
-            self.shape.push(u8::MAX);
+        for (way, filter) in &ways {
+            // The filter of a partial index differs from that of another one over these fields.
+            self.shape.extend([u8::MAX, u8::from(filter.is_some())]);
             self.shape.extend(way.iter().map(|&field| field as u8));
+            if let Some(filter) = filter {
+                let collated = self.catalog.collated(number);
+                self.shape.extend(index_filter(table, filter, collated).into_bytes());
+            }
         }
         let text = self.texts.find(Verb::InsertOver, number, fields, kind, &self.shape, || {
             let types = fields.iter().map(|field| oid(table, field)).collect();
@@ -79,26 +93,14 @@ impl Composer {
     }
 }
 
-/// Returns the sets of fields by which another row may conflict with this one: the key, then each
-/// unique index without a NULL.
-fn ways(table: &Table, row: &[ValueRef<'_>]) -> Vec<Vec<usize>> {
-    let indexes = table.indexes();
-    let unique = indexes.iter().filter(|index| index.unique).map(|index| index.fields.to_vec());
-    let has_value = |&field: &usize| !row[field].is_null() && !row[field].is_absent();
-    std::iter::once(vec![table.key()])
-        .chain(unique)
-        .filter(|way| way.iter().all(has_value))
-        .collect()
-}
-
 /// Returns the number of the parameter with a field's value.
 fn parameter(fields: FieldSet, field: usize) -> usize {
     1 + fields.iter().take_while(|&other| other < field).count()
 }
 
 /// Returns SQL for the key of the row that conflicts in these fields.
-fn key_in(sql: &Sql, table: &Table, fields: FieldSet, way: &[usize]) -> String {
-    let equal: Vec<String> = way
+fn key_in(sql: &Sql, table: &Table, fields: FieldSet, (way, filter): &Way) -> String {
+    let mut equal: Vec<String> = way
         .iter()
         .map(|&position| {
             let (field, number) = (&table.fields()[position], parameter(fields, position));
@@ -109,6 +111,8 @@ fn key_in(sql: &Sql, table: &Table, fields: FieldSet, way: &[usize]) -> String {
             format!("{}={value}", sql.compared(table, position))
         })
         .collect();
+    let filter = filter.as_ref().map(|filter| index_filter(table, filter, sql.collated()));
+    equal.extend(filter.map(|filter| format!("({filter})")));
     let (key, from) = (name(table, table.key()), quoted(table.name()));
     format!("(SELECT {key} FROM {from} WHERE {})", equal.join(" AND "))
 }
@@ -117,7 +121,7 @@ fn over_sql(
     sql: &mut Sql,
     table: &Table,
     fields: FieldSet,
-    ways: &[Vec<usize>],
+    ways: &[Way],
     on_conflict: OnConflict,
     updated: FieldSet,
 ) {

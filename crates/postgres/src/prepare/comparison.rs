@@ -8,13 +8,14 @@ use std::sync::Arc;
 use marmota_model::{
     Field, FieldSet, Index, KeyKind, Kind, OnDelete, Result, Table, Timestamp, ValueRef,
 };
-use marmota_sql::{TableSteps, is_implicit, quoted};
+use marmota_sql::{TableSteps, has_same_filter, is_implicit, quoted};
 use marmota_store::plan::{PlanStep, StepEffect, TableChange};
 
 use super::Preparing;
 use super::definition::{self, create_index, index_name};
 use super::layout::{Layout, LayoutColumn, LayoutIndex, LayoutReference};
 use crate::statement::column::{compared, is_folded, pg_type};
+use crate::statement::index_filter::index_filter;
 use crate::statement::sql_words::{sql_literal, sql_type};
 use crate::wire::value::PgType;
 
@@ -309,7 +310,9 @@ impl Comparison<'_> {
             .filter(|index| {
                 let name = index_name(table, index);
                 let serves = |there: &LayoutIndex| {
-                    let same = there.unique == index.unique && is_over(there, table, index);
+                    let same = there.unique == index.unique
+                        && is_over(there, table, index)
+                        && has_same_filter(table, index, there.condition.as_deref());
                     there.name == name || same && !ours(&there.name)
                 };
                 // A table of another program gets no index that its model does not name: it only
@@ -344,7 +347,9 @@ impl Comparison<'_> {
                 c.name == self.steps.table.fields()[field].name && c.is_a(wanted)
             })
         };
-        if !index.unique || !index.fields.iter().all(fits) {
+        let filter = self.steps.table.index_filter(index);
+        let used = filter.as_ref().map_or(FieldSet::EMPTY, |one| one.fields(self.steps.table));
+        if !index.unique || !index.fields.iter().all(fits) || !used.iter().all(|at| fits(&at)) {
             return Ok(None);
         }
         let fields = || index.fields.iter().map(|&field| &self.steps.table.fields()[field]);
@@ -356,8 +361,10 @@ impl Comparison<'_> {
         let by: Vec<String> = by.collect();
         let shown: Vec<String> =
             fields().map(|field| format!("min({}::text)", quoted(&field.name))).collect();
-        let there: Vec<String> =
+        let mut there: Vec<String> =
             fields().map(|field| format!("{} IS NOT NULL", quoted(&field.name))).collect();
+        let filter = filter.map(|filter| index_filter(self.steps.table, &filter, collated));
+        there.extend(filter.map(|filter| format!("({filter})")));
         let sql = format!(
             "SELECT concat_ws(', ',{}) FROM {} WHERE {} GROUP BY {} HAVING count(*)>1 LIMIT 1",
             shown.join(","),

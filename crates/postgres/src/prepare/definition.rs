@@ -5,6 +5,7 @@ use marmota_model::{FieldSet, Index, KeyKind, Kind, Table};
 use marmota_sql::on_delete;
 
 use crate::statement::column::{compared, name, pg_type};
+use crate::statement::index_filter::index_filter;
 use crate::statement::sql_words::{bounded, quoted, sql_literal, sql_type};
 use crate::wire::value::PgType;
 
@@ -28,7 +29,10 @@ pub(super) fn create_index(table: &Table, index: &Index, collated: FieldSet) -> 
         .collect();
     let unique = if index.unique { "UNIQUE " } else { "" };
     let (name, on) = (quoted(&index_name(table, index)), quoted(table.name()));
-    format!("CREATE {unique}INDEX {name} ON {on} ({})", columns.join(","))
+    let filter = table.index_filter(index).map_or_else(String::new, |filter| {
+        format!(" WHERE {}", index_filter(table, &filter, collated))
+    });
+    format!("CREATE {unique}INDEX {name} ON {on} ({}){filter}", columns.join(","))
 }
 
 /// Returns the statement that creates a table without its references.

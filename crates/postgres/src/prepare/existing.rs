@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use marmota_model::{Kind, OnDelete, Result};
-use marmota_sql::on_delete_of;
+use marmota_sql::{existing_filter, on_delete_of};
 use marmota_store::existing::{ExistingColumn, ExistingIndex, ExistingReference, ExistingTable};
 
 use super::Preparing;
-use super::layout::{Layout, LayoutColumn};
+use super::layout::{Layout, LayoutColumn, LayoutIndex};
 
 /// Returns the structure of all tables and views, by name.
 pub(super) fn structure(run: &mut Preparing<'_>) -> Result<Vec<ExistingTable>> {
@@ -36,14 +36,23 @@ fn read(run: &mut Preparing<'_>, oid: &str, table: &mut ExistingTable) -> Result
     let keys: Vec<&str> =
         layout.columns.iter().filter(|one| one.is_key).map(|one| &*one.name).collect();
     let is_key = |columns: &[String]| columns.iter().map(|c| &**c).eq(keys.iter().copied());
-    for index in layout.indexes.iter().filter(|index| !(index.unique && is_key(&index.columns))) {
+    let is_of_key =
+        |index: &&LayoutIndex| index.unique && index.condition.is_none() && is_key(&index.columns);
+    for index in layout.indexes.iter().filter(|index| !is_of_key(index)) {
         let is_column = |name: &String| layout.columns.iter().any(|one| one.name == *name);
-        let is_plain = !index.columns.is_empty() && index.columns.iter().all(is_column);
-        table.indexes.push(ExistingIndex {
+        let of_column = |name: &str| {
+            let column = table.columns.iter().find(|one| one.name == name)?;
+            Some((column.name.clone(), column.kind == Ok(Kind::Bool)))
+        };
+        let filter = index.condition.as_ref().map(|sql| existing_filter(sql, &of_column));
+        let is_read = index.columns.iter().all(is_column) && filter != Some(None);
+        let index = ExistingIndex {
             name: index.name.clone(),
             unique: index.unique,
-            columns: is_plain.then(|| index.columns.clone()),
-        });
+            columns: is_read.then(|| index.columns.clone()),
+            filter: filter.flatten(),
+        };
+        table.indexes.push(index);
     }
     table.references = references(run, oid)?;
     let sql = format!(

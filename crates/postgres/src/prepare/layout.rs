@@ -62,8 +62,10 @@ pub(super) struct LayoutReference {
 pub(super) struct LayoutIndex {
     pub(super) name: String,
     pub(super) unique: bool,
-    /// Its columns or expressions, as SQL; empty for a partial index.
+    /// Its columns or expressions, as SQL.
     pub(super) columns: Vec<String>,
+    /// The condition of a partial index, as SQL.
+    pub(super) condition: Option<String>,
 }
 
 impl Layout {
@@ -171,7 +173,8 @@ impl Layout {
     fn read_indexes(&mut self, run: &mut Preparing<'_>, oid: &str) -> Result<()> {
         let sql = format!(
             "SELECT c.relname, i.indisunique, i.indpred IS NULL, \
-             coalesce(a.attname, pg_get_indexdef(i.indexrelid,n,true)) \
+             coalesce(a.attname, pg_get_indexdef(i.indexrelid,n,true)), \
+             coalesce(pg_get_expr(i.indpred,i.indrelid),'') \
              FROM pg_index i JOIN pg_class c ON c.oid=i.indexrelid \
              CROSS JOIN LATERAL generate_series(1,i.indnkeyatts) n \
              LEFT JOIN pg_attribute a ON a.attrelid=i.indrelid AND a.attnum=i.indkey[n-1] \
@@ -184,11 +187,10 @@ impl Layout {
                     name: row.text(0).to_owned(),
                     unique: row.is(1),
                     columns: Vec::new(),
+                    condition: (!row.is(2)).then(|| row.text(4).to_owned()),
                 });
             }
-            if let Some(last) = self.indexes.last_mut()
-                && row.is(2)
-            {
+            if let Some(last) = self.indexes.last_mut() {
                 last.columns.push(row.text(3).to_owned());
             }
         })

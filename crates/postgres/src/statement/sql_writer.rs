@@ -46,6 +46,11 @@ impl Sql {
         self.collated = collated;
     }
 
+    /// Returns the fields whose columns sort texts by the rules of a language.
+    pub(crate) const fn collated(&self) -> FieldSet {
+        self.collated
+    }
+
     /// Returns true if a field's column sorts texts by the rules of a language.
     pub(crate) fn is_collated(&self, position: usize) -> bool {
         self.collated.contains(position)

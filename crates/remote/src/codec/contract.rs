@@ -67,6 +67,7 @@ const REUSES_LAST_KEY: u64 = 1 << 5;
 const ESTIMATES: u64 = 1 << 6;
 const RELATIONS: u64 = 1 << 7;
 const ON_DELETE: u64 = 1 << 8;
+const PARTIAL_INDEXES: u64 = 1 << 9;
 
 impl Guarantees {
     pub(crate) fn of(capability: &Capability) -> Self {
@@ -79,7 +80,8 @@ impl Guarantees {
             | flag(capability.reuses_last_key, REUSES_LAST_KEY)
             | flag(capability.estimates, ESTIMATES)
             | flag(capability.relations, RELATIONS)
-            | flag(capability.on_delete, ON_DELETE);
+            | flag(capability.on_delete, ON_DELETE)
+            | flag(capability.partial_indexes, PARTIAL_INDEXES);
         Self { flags, reads_meanwhile: capability.reads_meanwhile }
     }
 
@@ -94,6 +96,7 @@ impl Guarantees {
         server.estimates = self.flags & ESTIMATES != 0;
         server.relations = self.flags & RELATIONS != 0;
         server.on_delete = self.flags & ON_DELETE != 0;
+        server.partial_indexes = self.flags & PARTIAL_INDEXES != 0;
         server.reads_meanwhile = self.reads_meanwhile;
         server.of_client(name)
     }
@@ -104,6 +107,7 @@ impl Guarantees {
             (TRANSACTIONS, "transactions"),
             (RELATIONS, "filters on related rows"),
             (ON_DELETE, "actions of deletes"),
+            (PARTIAL_INDEXES, "partial indexes"),
             (PERSISTENT, "that rows survive a close"),
             (DURABLE, "that acknowledged writes survive the process"),
         ];

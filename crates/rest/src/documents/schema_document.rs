@@ -26,7 +26,7 @@
 //! Schema, which cannot express all of them.
 
 use marmota_http::Request;
-use marmota_model::{Collation, Field, KeyKind, Kind, Role, Rule, Table, json};
+use marmota_model::{Collation, Field, FieldSet, KeyKind, Kind, Role, Rule, Table, json};
 use marmota_store::Store;
 use marmota_store::rights::Right;
 use marmota_web::OpenApi;
@@ -126,10 +126,18 @@ fn of_table(table: &Table, base: &str) -> Value {
     let indexes: Vec<Value> = table
         .indexes()
         .iter()
-        .filter(|index| index.fields.iter().all(|&field| table.is_readable(field)))
+        .filter(|index| {
+            let filter = table.index_filter(index);
+            let used = filter.map_or(FieldSet::EMPTY, |filter| filter.fields(table.original()));
+            used.iter().chain(index.fields.iter().copied()).all(|field| table.is_readable(field))
+        })
         .map(|index| {
             let fields: Vec<&str> = index.fields.iter().map(|&field| name(field)).collect();
-            json!({ "fields": fields, "unique": index.unique })
+            let mut out = json!({ "fields": fields, "unique": index.unique });
+            if let Some(filter) = &index.filter {
+                out["where"] = json!(filter);
+            }
+            out
         })
         .collect();
     let fields: Vec<Value> =

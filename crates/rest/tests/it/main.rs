@@ -44,6 +44,7 @@ mod once;
 #[cfg(feature = "auth")]
 mod open_api;
 mod overload;
+mod partial_indexes;
 mod random;
 mod ranking;
 mod relations;

@@ -28,7 +28,7 @@ fn models(builder: StoreBuilder) -> StoreBuilder {
     ];
     let issue = Schema::new("issue", issue)
         .relations(vec![Relation::new("authors", "comment.author")])
-        .indexes(vec![Index { fields: vec![1].into(), unique: false }]);
+        .indexes(vec![Index::new(vec![1])]);
     let comment = Schema::new(
         "comment",
         vec![id(), Field::new("issue", to("issue")), Field::new("author", to("person"))],

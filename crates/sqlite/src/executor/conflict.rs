@@ -7,8 +7,10 @@
 
 use std::ops::ControlFlow;
 
-use marmota_model::{Comparison, FieldSet, FilterExpr, Result, RowQuery, Table, Value, ValueRef};
-use marmota_store::operation::{Keys, OnConflict, Outcome, UpsertEffect, UpsertResult};
+use marmota_model::{FieldSet, Result, RowQuery, Table, Value, ValueRef};
+use marmota_store::operation::{
+    Keys, OnConflict, Outcome, UpsertEffect, UpsertResult, conflict_filters,
+};
 
 use crate::executor::Executor;
 use crate::executor::write::insert_sql;
@@ -124,20 +126,9 @@ impl Executor {
     /// Returns the keys of the rows that conflict with a new one. The first one decides.
     fn in_the_way(&mut self, table: &Table, row: &[ValueRef<'_>]) -> Result<Vec<Value>> {
         let mut found = Vec::new();
-        let key = [table.key()];
-        let indexes = table.indexes();
-        let unique = indexes.iter().filter(|index| index.unique).map(|index| &*index.fields);
-        for fields in std::iter::once(&key[..]).chain(unique) {
-            if fields.iter().any(|&field| row[field].is_null() || row[field].is_absent()) {
-                continue;
-            }
-            let equal = |&field: &usize| FilterExpr::Compare {
-                field,
-                comparison: Comparison::Equal,
-                value: row[field].to_value(),
-            };
+        for filter in conflict_filters(table, row) {
             let query = RowQuery {
-                filter: Some(FilterExpr::And(fields.iter().map(equal).collect())),
+                filter: Some(filter),
                 fields: Some(FieldSet::EMPTY.with(table.key())),
                 limit: Some(1),
                 ..RowQuery::new()

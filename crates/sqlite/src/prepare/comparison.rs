@@ -4,7 +4,7 @@
 //! NULLs, dropped columns, indexes.
 
 use marmota_model::{Collation, Field, Index, KeyKind, Kind, OnDelete, Table, Timestamp, ValueRef};
-use marmota_sql::{TableSteps, index_name, is_implicit, quoted};
+use marmota_sql::{TableSteps, has_same_filter, index_name, is_implicit, quoted};
 use marmota_store::plan::{PlanStep, StepEffect, TableChange};
 
 use super::definition::{self, create_index};
@@ -331,7 +331,10 @@ impl Comparison<'_> {
                 let names: Vec<&str> =
                     index.fields.iter().map(|&field| &*table.fields()[field].name).collect();
                 (there.name == name && !self.rebuilds)
-                    || (!ours && there.unique == index.unique && there.is_over(&names))
+                    || (!ours
+                        && there.unique == index.unique
+                        && there.is_over(&names)
+                        && has_same_filter(table, &index, there.condition.as_deref()))
             });
             // A table of another program gets no index that its model does not name: it only makes
             // deletes of rows that are referred to faster.
@@ -360,7 +363,13 @@ impl Comparison<'_> {
         let names: Option<Vec<String>> =
             index.fields.iter().map(|&field| Some(quoted(&columns[field]?.name))).collect();
         let Some(names) = names else { return Ok(None) };
-        let there: Vec<String> = names.iter().map(|name| format!("{name} IS NOT NULL")).collect();
+        let mut there: Vec<String> =
+            names.iter().map(|name| format!("{name} IS NOT NULL")).collect();
+        let filter = definition::index_filter(self.steps.table, index, &|at| {
+            // A new column is NULL.
+            columns[at].map_or_else(|| "NULL".to_owned(), |column| quoted(&column.name))
+        });
+        there.extend(filter.map(|filter| format!("({filter})")));
         let names = names.join(",");
         let sql = format!(
             "SELECT {names} FROM {} WHERE {} GROUP BY {names} HAVING count(*)>1 LIMIT 1",

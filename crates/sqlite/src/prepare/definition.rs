@@ -1,7 +1,7 @@
 //! The structure that a model needs, as SQL: its table, its columns, its indexes.
 
 use marmota_model::{Index, KeyKind, Kind, Table};
-use marmota_sql::{index_columns, index_name, on_delete, quoted};
+use marmota_sql::{index_columns, index_filter_sql, index_name, on_delete, quoted};
 
 use crate::sql_words::{sql_collation, sql_literal, sql_type};
 
@@ -54,5 +54,18 @@ pub(super) fn create_index(table: &Table, index: &Index) -> String {
         index_columns(table, index).iter().map(|name| quoted(name)).collect();
     let unique = if index.unique { "UNIQUE " } else { "" };
     let (name, on) = (quoted(&index_name(table, index)), quoted(table.name()));
-    format!("CREATE {unique}INDEX {name} ON {on} ({})", columns.join(","))
+    let field = |at: usize| quoted(&table.fields()[at].name);
+    let filter = index_filter(table, index, &field);
+    let filter = filter.map_or_else(String::new, |filter| format!(" WHERE {filter}"));
+    format!("CREATE {unique}INDEX {name} ON {on} ({}){filter}", columns.join(","))
+}
+
+/// Returns the filter of a partial index as SQL; `field` returns the name of a field's column.
+pub(super) fn index_filter(
+    table: &Table,
+    index: &Index,
+    field: &dyn Fn(usize) -> String,
+) -> Option<String> {
+    let filter = table.index_filter(index)?;
+    Some(index_filter_sql(table, &filter, field, &|_, value| sql_literal(value)))
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use marmota_model::{Collation, Kind, ValueRef};
-use marmota_sql::{on_delete_of, quoted};
+use marmota_sql::{existing_filter, on_delete_of, quoted};
 use marmota_store::existing::{ExistingColumn, ExistingIndex, ExistingReference, ExistingTable};
 use marmota_store::rights::OWN_PREFIX;
 
@@ -46,18 +46,28 @@ fn table(
     }
     let is_key = |index: &&super::layout::LayoutIndex| {
         let keys = layout.columns.iter().filter(|column| column.is_key);
-        index.unique && index.is_over(&keys.map(|column| &*column.name).collect::<Vec<_>>())
+        index.unique
+            && index.condition.is_none()
+            && index.is_over(&keys.map(|column| &*column.name).collect::<Vec<_>>())
     };
     let indexes = layout.indexes.iter().filter(|index| !is_key(index)).map(|index| {
-        let is_plain = !index.columns.is_empty() && index.columns.iter().all(|c| !c.is_empty());
+        let of_column = |name: &str| {
+            let column = columns.iter().find(|one| one.name.eq_ignore_ascii_case(name))?;
+            Some((column.name.clone(), column.kind == Ok(Kind::Bool)))
+        };
+        let filter = index.condition.as_ref().map(|sql| existing_filter(sql, &of_column));
+        let is_plain = index.columns.iter().all(|column| !column.is_empty());
+        let is_read = is_plain && filter != Some(None);
         ExistingIndex {
             name: index.name.clone(),
             unique: index.unique,
-            columns: is_plain.then(|| index.columns.clone()),
+            columns: is_read.then(|| index.columns.clone()),
+            filter: filter.flatten(),
         }
     });
+    let indexes = indexes.collect();
     Ok(ExistingTable {
-        indexes: indexes.collect(),
+        indexes,
         references: references(connection, &name)?,
         name,
         is_table: true,

@@ -3,7 +3,7 @@
 use crate::ffi::{Connection, Failure, QUERY_COLUMNS, Row};
 use crate::sql_words::{sql_literal, sql_type};
 use marmota_model::{Field, Kind, OnDelete, Rule, Table, ValueRef};
-use marmota_sql::on_delete_of;
+use marmota_sql::{condition_of, on_delete_of, quoted};
 
 /// The structure of an existing table.
 #[derive(Debug, Default)]
@@ -39,8 +39,10 @@ pub(super) struct LayoutColumn {
 pub(super) struct LayoutIndex {
     pub(super) name: String,
     pub(super) unique: bool,
-    /// The columns; empty for a partial index. An expression has an empty name.
+    /// The columns. An expression has an empty name.
     pub(super) columns: Vec<String>,
+    /// The condition of a partial index, as SQL.
+    pub(super) condition: Option<String>,
 }
 
 impl Layout {
@@ -88,25 +90,23 @@ impl Layout {
 
     fn read_indexes(&mut self, connection: &mut Connection, name: &str) -> Result<(), Failure> {
         let sql = format!(
-            "SELECT list.name, list.\"unique\", list.partial, info.name \
+            "SELECT list.name, list.\"unique\", list.partial, info.name, \
+             (SELECT sql FROM sqlite_schema WHERE type='index' AND name=list.name) \
              FROM pragma_index_list({name}) AS list, pragma_index_info(list.name) AS info \
              ORDER BY list.name, info.seqno"
         );
         let indexes = &mut self.indexes;
-        let mut whole = true;
         connection.query(&sql, |row| {
             let name = text(row, 0);
             if indexes.last().is_none_or(|last: &LayoutIndex| last.name != name) {
-                indexes.push(LayoutIndex {
-                    name,
-                    unique: row.at(1).int() != 0,
-                    columns: Vec::new(),
+                let condition = (row.at(2).int() != 0).then(|| {
+                    let sql = text(row, 4);
+                    condition_of(&sql).map_or_else(|| sql.clone(), str::to_owned)
                 });
-                whole = row.at(2).int() == 0;
+                let unique = row.at(1).int() != 0;
+                indexes.push(LayoutIndex { name, unique, columns: Vec::new(), condition });
             }
-            if let Some(last) = indexes.last_mut()
-                && whole
-            {
+            if let Some(last) = indexes.last_mut() {
                 // An expression has no name, which equals no field.
                 last.columns.push(text(row, 3));
             }
@@ -181,9 +181,10 @@ impl LayoutColumn {
 }
 
 impl LayoutIndex {
-    /// Returns true if it contains this column.
+    /// Returns true if it contains this column, or its condition does.
     pub(super) fn has(&self, column: &str) -> bool {
         self.columns.iter().any(|name| name.eq_ignore_ascii_case(column))
+            || self.condition.as_ref().is_some_and(|sql| sql.contains(&quoted(column)))
     }
 
     /// Returns true if it consists of exactly these columns.

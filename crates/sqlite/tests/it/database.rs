@@ -64,7 +64,7 @@ pub(crate) fn person() -> Arc<Table> {
             Field::new("updated", Kind::Timestamp).role(Role::UpdatedAt),
             Field::new("version", Kind::I64).role(Role::Version),
         ],
-        vec![Index { fields: vec![1, 3].into(), unique: true }],
+        vec![Index::unique(vec![1, 3])],
     )
 }
 

@@ -4,10 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use marmota_model::{
-    Collation, ErrorKind, Field, Index, KeyKind, Kind, Literal, Role, Table, Value, ValueRef,
+    Collation, ErrorKind, Field, Index, KeyKind, Kind, Literal, Role, Schema, Table, Value,
+    ValueRef,
 };
 use marmota_sqlite::{Location, Sqlite, SqliteOptions};
+use marmota_store::Store;
 use marmota_store::engine::Engine;
+use marmota_store::plan::Destructive;
 
 use crate::database::{
     Calls, city, file, id, person, person_row, reference, table, table_with, text,
@@ -66,7 +69,7 @@ fn columns_and_indexes_that_are_missing_are_added() {
             Field::new("version", Kind::I64).role(Role::Version),
             reference("parent", "person", KeyKind::Auto).nullable(true),
         ],
-        vec![Index { fields: vec![3, 4].into(), unique: false }],
+        vec![Index::new(vec![3, 4])],
     );
     engine.prepare(std::slice::from_ref(&grown), 0).unwrap();
     let mut session = engine.session().unwrap();
@@ -296,4 +299,58 @@ fn a_plan_shows_the_index_of_words() {
     assert_eq!(steps(&["title", "body"]), ["add search of note over title, body"]);
     assert_eq!(steps(&[]), ["drop search of note"]);
     assert_eq!(steps(&["body"]), ["add search of note over body"]);
+}
+
+#[test]
+fn a_partial_index_of_another_program_serves() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let fields = || vec![id(), text("name"), text("gone").nullable(true)];
+    let plan = |filter: &'static str| {
+        let index = Index::unique(vec![1]).filter(filter);
+        let engine = file(&path, &[]);
+        let plan = engine.plan(&[table_with("tag", fields(), vec![index])], 0).unwrap();
+        plan.steps.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let engine = file(&path, &[table("tag", fields())]);
+    engine.execute("CREATE UNIQUE INDEX mine ON tag(name) WHERE (gone is null)").unwrap();
+    drop(engine);
+    assert_eq!(plan("gone = null"), [""; 0]);
+    let other = "gone != null";
+    assert_eq!(plan(other), ["add unique index of tag over name where gone != null"]);
+}
+
+#[test]
+fn a_query_uses_a_partial_index_if_it_has_its_condition() {
+    let fields = vec![id(), text("name"), text("gone").nullable(true)];
+    let schema =
+        Schema::new("tag", fields).indexes(vec![Index::unique(vec![1]).filter("gone = null")]);
+    let sqlite = Sqlite::open(Location::Memory, SqliteOptions::default()).unwrap();
+    let store = Store::builder(sqlite).schema(schema).open().unwrap();
+    let uses_index = |condition: &str| {
+        let sql = format!("EXPLAIN QUERY PLAN SELECT id FROM tag WHERE {condition}");
+        let rows = store.sql(sql).rows().run().unwrap();
+        format!("{rows:?}").contains("unique:tag:name:")
+    };
+    assert!(uses_index("name='a' AND gone IS NULL"));
+    assert!(!uses_index("name='a'"));
+}
+
+#[test]
+fn the_column_of_a_filter_is_dropped_with_the_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let fields = vec![id(), text("name"), text("gone").nullable(true)];
+    let engine = file(
+        &path,
+        &[table_with("tag", fields, vec![Index::unique(vec![1]).filter("gone = null")])],
+    );
+    engine.execute("INSERT INTO tag VALUES (1, 'a', NULL), (2, 'a', 'b')").unwrap();
+    drop(engine);
+    let less = table("tag", vec![id(), text("name")]);
+    let all = Destructive { columns: vec!["tag.gone".to_owned()], ..Destructive::default() };
+    let engine = file(&path, &[]);
+    let plan = engine.migrate(&[less], 0, &all).unwrap();
+    assert!(plan.steps.iter().any(|step| step.to_string() == "drop column tag.gone"), "{plan:?}");
+    engine.execute("INSERT INTO tag VALUES (3, 'a')").unwrap();
 }

@@ -46,7 +46,7 @@ pub(crate) fn answers_schema() -> Schema {
         Field::new("repeats", Kind::I64),
         Field::new("caller", Kind::TEXT).nullable(true),
     ];
-    let index = |field| Index { fields: vec![field].into(), unique: false };
+    let index = |field| Index::new(vec![field]);
     Schema::new(ANSWERS, fields).indexes(vec![index(AT), index(CALLER)])
 }
 

@@ -49,6 +49,10 @@ pub struct Capability {
     /// ([`marmota_model::Field::on_delete`]). A store on an engine without them refuses schemas with
     /// such references as [`ErrorKind::Unsupported`]. Default: true.
     pub on_delete: bool,
+    /// True if it has indexes of the rows that a filter selects ([`marmota_model::Index::filter`]).
+    /// A store on an engine without them refuses schemas with such indexes as
+    /// [`ErrorKind::Unsupported`]. Default: true.
+    pub partial_indexes: bool,
     /// True if a write waits for an open transaction of another session only if that has written to
     /// the same row. Default: false, writes to other rows may wait as well.
     pub row_locks: bool,
@@ -125,6 +129,7 @@ impl Capability {
             guarded_writes: true,
             relations: true,
             on_delete: true,
+            partial_indexes: true,
             row_locks: false,
             reads_meanwhile: ReadsMeanwhile::Before,
             key_gaps: false,
@@ -253,6 +258,13 @@ impl Capability {
         self
     }
 
+    /// The same engine, without partial indexes ([`Capability::partial_indexes`]).
+    #[must_use]
+    pub const fn without_partial_indexes(mut self) -> Self {
+        self.partial_indexes = false;
+        self
+    }
+
     /// Returns an error if the engine has no transactions; `what` begins its message, such as "a
     /// migration".
     ///
@@ -290,6 +302,7 @@ impl Capability {
             guarded_writes: false,
             relations: self.relations,
             on_delete: self.on_delete,
+            partial_indexes: self.partial_indexes,
             shared_file: false,
             change_feed: false,
             shared_commits: false,
@@ -318,6 +331,7 @@ impl Capability {
             guarded_writes: self.guarded_writes && other.guarded_writes,
             relations: self.relations && other.relations,
             on_delete: self.on_delete && other.on_delete,
+            partial_indexes: self.partial_indexes && other.partial_indexes,
             row_locks: self.row_locks && other.row_locks,
             reads_meanwhile: self.reads_meanwhile.max(other.reads_meanwhile),
             key_gaps: self.key_gaps || other.key_gaps,

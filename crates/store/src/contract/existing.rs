@@ -85,7 +85,8 @@ impl ExistingColumn {
 ///
 /// ```
 /// use marmota_store::existing::ExistingIndex;
-/// let index = ExistingIndex { name: "by_name".to_owned(), unique: false, columns: None };
+/// let index =
+///     ExistingIndex { name: "by_name".to_owned(), unique: false, columns: None, filter: None };
 /// assert!(index.columns.is_none());
 /// ```
 #[derive(Clone, Debug)]
@@ -94,8 +95,10 @@ pub struct ExistingIndex {
     pub name: String,
     /// True if no two rows have the same values in it.
     pub unique: bool,
-    /// Its columns; `None` if it has expressions or a condition.
+    /// Its columns; `None` if it has expressions, or a condition that no filter states.
     pub columns: Option<Vec<String>>,
+    /// The condition of a partial index as the text of a filter.
+    pub filter: Option<String>,
 }
 
 /// A foreign key of an existing table.

@@ -15,7 +15,7 @@ use marmota_model::{
 
 use crate::contract::sql::{Lender, SqlCall};
 pub use cascade::Cascade;
-pub use conflict::{OnConflict, UpsertEffect, UpsertResult};
+pub use conflict::{OnConflict, UpsertEffect, UpsertResult, conflict_filters, conflicting_indexes};
 pub use link::{Link, LinkAt, key_made, resolve_links};
 pub use once::{ANSWERS, Answered, Fingerprint, Idempotency, KEY_BYTES_MAX, Once, OnceKey};
 pub use outcome::{Keys, Outcome};

@@ -103,6 +103,8 @@ pub enum TableChange {
         columns: Vec<String>,
         /// True if no two rows may have the same values in all of them.
         unique: bool,
+        /// The filter of a partial index.
+        filter: Option<String>,
     },
     /// An index is dropped, because the model no longer has it.
     DropIndex(String),
@@ -252,9 +254,10 @@ impl fmt::Display for PlanStep {
             TableChange::AllowNull(column) => write!(f, "allow NULL in column {table}.{column}"),
             TableChange::RequireValue(column) => write!(f, "make column {table}.{column} NOT NULL"),
             TableChange::DropColumn(column) => write!(f, "drop column {table}.{column}"),
-            TableChange::AddIndex { columns, unique } => {
+            TableChange::AddIndex { columns, unique, filter } => {
                 let kind = if *unique { "unique index" } else { "index" };
-                write!(f, "add {kind} of {table} over {}", columns.join(", "))
+                write!(f, "add {kind} of {table} over {}", columns.join(", "))?;
+                filter.as_ref().map_or(Ok(()), |filter| write!(f, " where {filter}"))
             }
             TableChange::DropIndex(name) => write!(f, "drop index {name} of {table}"),
             TableChange::AddSearch(columns) => {

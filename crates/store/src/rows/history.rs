@@ -138,7 +138,7 @@ impl Model for History {
 
     fn schema() -> &'static Schema {
         static SCHEMA: LazyLock<Schema> = LazyLock::new(|| {
-            let plain = |fields: Vec<usize>| Index { fields: fields.into(), unique: false };
+            let plain = |fields: Vec<usize>| Index::new(fields);
             let fields = vec![
                 Field::new("id", Kind::I64).role(Role::Key),
                 Field::new("of_table", Kind::TEXT),

@@ -37,6 +37,35 @@ pub fn with_violations(kind: ErrorKind, violations: Vec<Violation>) -> Error {
     violations.into_iter().fold(Error::new(kind, message), Error::with_violation)
 }
 
+/// Returns the message for each field of a unique index whose values another row has. If only
+/// partial indexes have these fields, it contains their filter.
+///
+/// ```
+/// use marmota_model::{Field, Index, Kind, Role, Schema, Table};
+/// use marmota_store::refusal::taken_message;
+/// let fields = vec![
+///     Field::new("id", Kind::I64).role(Role::Key),
+///     Field::new("email", Kind::TEXT),
+///     Field::new("deleted", Kind::Timestamp).nullable(true),
+/// ];
+/// let index = Index::unique(vec![1]).filter("deleted = null");
+/// let table = Table::new(Schema::new("person", fields).indexes(vec![index]))?;
+/// let message = taken_message(&table, &[1]);
+/// assert_eq!(message, "must be unique where deleted = null, but another row has this value");
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+#[must_use]
+pub fn taken_message(table: &Table, fields: &[usize]) -> String {
+    let indexes = table.indexes();
+    let same = indexes.iter().filter(|index| index.unique && *index.fields == *fields);
+    let filters: Option<Vec<&str>> = same.map(|index| index.filter.as_deref()).collect();
+    let place = match filters {
+        Some(filters) if !filters.is_empty() => format!(" where {}", filters.join(", or where ")),
+        _ => String::new(),
+    };
+    format!("must be unique{place}, but another row has this value")
+}
+
 /// Copies an error for a second receiver, without its source.
 ///
 /// Kind, message, violations and [`Error::is_retryable`] are kept.

@@ -5,6 +5,7 @@ pub mod fields;
 pub mod immutable;
 pub mod keys;
 pub mod on_delete;
+pub mod partial_indexes;
 pub mod references;
 pub mod sanitizers;
 pub mod unique;

@@ -26,7 +26,7 @@ use marmota_model::{
 
 use super::{BatchMachine, BatchParts, BatchStep, Checks, Current, Stage, write_of};
 use crate::contract::change::ChangeKind;
-use crate::contract::operation::conflict::conflicting_rows;
+use crate::contract::operation::conflict::{conflicting_indexes, conflicting_rows, selects};
 use crate::contract::operation::{OnConflict, Outcome, Write};
 use crate::contract::row_hook::{AssignedFields, HookCall, RowChange, RunningHook};
 use crate::rows::prepare;
@@ -436,13 +436,19 @@ impl HookCalls {
 /// Returns the row that an insert writes to: the one with its key, or with its values in the first
 /// unique index.
 fn existing_row<'r>(table: &Table, row: &[Value], rows: &[&'r [Value]]) -> Option<&'r [Value]> {
-    let same = |fields: &[usize]| {
-        let is_same = |other: &&&[Value]| fields.iter().all(|&field| other[field] == row[field]);
+    let same = conflicting_indexes(table, &borrowed(row)).into_iter().find_map(|way| {
+        let (fields, filter) = way;
+        let is_same = |other: &&&[Value]| {
+            fields.iter().all(|&field| other[field] == row[field])
+                && filter.as_ref().is_none_or(|filter| selects(table, filter, &borrowed(other)))
+        };
         rows.iter().find(is_same).copied()
-    };
-    let unique = table.indexes().into_iter().filter(|index| index.unique);
-    let by_index = || unique.into_iter().find_map(|index| same(&index.fields));
-    same(&[table.key()]).or_else(by_index).or_else(|| rows.first().copied())
+    });
+    same.or_else(|| rows.first().copied())
+}
+
+fn borrowed(row: &[Value]) -> Vec<ValueRef<'_>> {
+    row.iter().map(Value::as_ref).collect()
 }
 
 /// Returns a row of an insert as a struct can be read from it: a key that the engine generates is 0.

@@ -1,10 +1,15 @@
 //! The conflict action of an insert, the rows that an insert conflicts with, and the effect of the
 //! insert. All engines implement the same behaviour.
 
-use marmota_model::{Comparison, FieldSet, FilterExpr, Index, Table, Value};
+use std::borrow::Cow;
+
+use marmota_model::{Comparison, FieldSet, FilterExpr, Index, Table, Value, ValueRef};
+
+use crate::predicate::Condition;
 
 /// The action of an insert if a row exists: one with the same key, or with the same values in a
-/// unique index (NULL values never conflict).
+/// unique index (NULL values never conflict). In a partial index, rows that its filter does not select
+/// never conflict.
 ///
 /// If there are several such rows, the one with the same key decides, then the one with the same
 /// values in the first unique index of the schema, and so on.
@@ -60,23 +65,78 @@ impl OnConflict {
     }
 }
 
-/// Returns the filter for rows with the key of a new row, or with its values in a unique index.
+/// Returns the filter for the rows that a new row conflicts with by the key, and then by each unique
+/// index, in their order.
 ///
-/// A unique index of which the row has a NULL or absent value is left out. If nothing is left, the
-/// filter selects no row.
+/// An index of which the row has a NULL or absent value is left out, and so is a partial index whose
+/// filter does not select the row.
+///
+/// ```
+/// use marmota_model::{Field, Index, Kind, Role, Schema, Table, ValueRef};
+/// use marmota_store::operation::conflict_filters;
+/// let fields = vec![
+///     Field::new("id", Kind::I64).role(Role::Key),
+///     Field::new("email", Kind::TEXT),
+///     Field::new("deleted", Kind::Bool),
+/// ];
+/// let index = Index::unique(vec![1]).filter("deleted = false");
+/// let table = Table::new(Schema::new("person", fields).indexes(vec![index]))?;
+/// let row = |deleted| [ValueRef::Absent, ValueRef::Text("a@b.org"), ValueRef::Bool(deleted)];
+/// assert_eq!(conflict_filters(&table, &row(false)).len(), 1);
+/// assert!(conflict_filters(&table, &row(true)).is_empty());
+/// # Ok::<(), marmota_model::Error>(())
+/// ```
+#[must_use]
+pub fn conflict_filters(table: &Table, row: &[ValueRef<'_>]) -> Vec<FilterExpr> {
+    conflicting_indexes(table, row)
+        .into_iter()
+        .map(|(fields, filter)| {
+            let equal = |&field: &usize| FilterExpr::Compare {
+                field,
+                comparison: Comparison::Equal,
+                value: row[field].to_value(),
+            };
+            FilterExpr::And(fields.iter().map(equal).chain(filter).collect())
+        })
+        .collect()
+}
+
+/// Returns the filter for the rows that a new row conflicts with. If the row can conflict with none,
+/// the filter selects no row.
 pub(crate) fn conflicting_rows(table: &Table, row: &[Value]) -> FilterExpr {
-    let key = Index { fields: vec![table.key()].into(), unique: true };
-    let there = |field: &usize| !matches!(row[*field], Value::Absent | Value::Null);
-    let equal = |&field: &usize| FilterExpr::Compare {
-        field,
-        comparison: Comparison::Equal,
-        value: row[field].clone(),
+    let row: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
+    FilterExpr::Or(conflict_filters(table, &row))
+}
+
+/// Returns the fields of the key, and then of each unique index, by which another row can conflict
+/// with a new row, with the filters of partial indexes: those of [`conflict_filters`].
+#[must_use]
+pub fn conflicting_indexes(
+    table: &Table,
+    row: &[ValueRef<'_>],
+) -> Vec<(Cow<'static, [usize]>, Option<FilterExpr>)> {
+    let has_value = |field: &usize| !row[*field].is_null() && !row[*field].is_absent();
+    let indexes = table.indexes().into_iter().filter(|index| index.unique);
+    std::iter::once(Index::unique(vec![table.key()]))
+        .chain(indexes)
+        .filter(|index| index.fields.iter().all(has_value))
+        .map(|index| (table.index_filter(&index), index.fields))
+        .filter(|(filter, _)| filter.as_ref().is_none_or(|filter| selects(table, filter, row)))
+        .map(|(filter, fields)| (fields, filter))
+        .collect()
+}
+
+/// Returns true if a filter selects a row, in which fields are absent that get their default.
+pub(crate) fn selects(table: &Table, filter: &FilterExpr, row: &[ValueRef<'_>]) -> bool {
+    let or_default = |(field, value): (usize, &ValueRef<'_>)| match value {
+        ValueRef::Absent => table.default(field).map_or(Value::Null, |value| value.to_value()),
+        value => value.to_value(),
     };
-    let indexes = table.indexes().into_iter().chain([key]);
-    let same = indexes
-        .filter(|index| index.unique && index.fields.iter().all(there))
-        .map(|index| FilterExpr::And(index.fields.iter().map(equal).collect()));
-    FilterExpr::Or(same.collect())
+    let row: Vec<Value> = row.iter().enumerate().map(or_default).collect();
+    let row: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
+    let condition = Condition::new(filter.clone(), table);
+    // It fails only for fields that the table does not have.
+    condition.asked(table).is_ok_and(|condition| condition.selects(&row))
 }
 
 /// The effect of the insert of a row.

@@ -3,7 +3,8 @@
 use marmota_model::{Error, ErrorKind, Result, Table, Violation};
 
 use crate::contract::operation::{Operation, Write};
-use crate::rights::Rights;
+use crate::refusal::taken_message;
+use crate::rights::{Rights, TableRights};
 
 impl Rights {
     /// Redacts the errors of an operation, and those of the writes of a batch
@@ -36,7 +37,11 @@ impl Rights {
             let field = rights.table.find(&violation.field).filter(|_| violation.rule != "unknown");
             field.is_some_and(|field| !rights.is_known(field))
         };
-        if rights.view.is_none() || !error.violations().iter().any(hidden) {
+        let reveals = |violation: &Violation| {
+            violation.rule == "unique" && has_hidden_filter(rights, &violation.field)
+        };
+        let mut violations = error.violations().iter();
+        if rights.view.is_none() || !violations.any(|one| hidden(one) || reveals(one)) {
             return error;
         }
         let message = match error.kind() {
@@ -47,6 +52,21 @@ impl Rights {
             }
         };
         let kept = error.violations().iter().filter(|violation| !hidden(violation)).cloned();
+        let kept = kept.map(|violation| match reveals(&violation) {
+            true => Violation { message: taken_message(&rights.table, &[]), ..violation },
+            false => violation,
+        });
         kept.fold(Error::new(error.kind(), message), Error::with_violation)
     }
+}
+
+/// Returns true if a partial unique index with this field has a filter on a field that the caller
+/// may neither read nor write.
+fn has_hidden_filter(rights: &TableRights, field: &str) -> bool {
+    let table = &rights.table;
+    table.indexes().iter().filter(|index| index.unique).any(|index| {
+        let has_field = || index.fields.iter().any(|&at| *table.fields()[at].name == *field);
+        let filter = table.index_filter(index).filter(|_| has_field());
+        filter.is_some_and(|filter| filter.fields(table).iter().any(|at| !rights.is_known(at)))
+    })
 }

@@ -44,7 +44,7 @@ fn maker() -> Schema {
             Field::new("version", Kind::I64).role(Role::Version),
         ],
     )
-    .indexes(vec![Index { fields: vec![2, 3].into(), unique: true }])
+    .indexes(vec![Index::unique(vec![2, 3])])
 }
 
 fn part() -> Schema {
@@ -65,10 +65,7 @@ fn part() -> Schema {
             Field::new("parent", reference("part", KeyKind::Auto)).nullable(true),
         ],
     )
-    .indexes(vec![
-        Index { fields: vec![6, 1].into(), unique: false },
-        Index { fields: vec![2].into(), unique: false },
-    ])
+    .indexes(vec![Index::new(vec![6, 1]), Index::new(vec![2])])
 }
 
 fn tag() -> Schema {
@@ -88,7 +85,7 @@ fn tag() -> Schema {
             Field::new("version", Kind::I64).role(Role::Version),
         ],
     )
-    .indexes(vec![Index { fields: vec![1, 2].into(), unique: true }])
+    .indexes(vec![Index::unique(vec![1, 2])])
 }
 
 /// The values that a field is set to and compared with, without NULL. The first two are the most

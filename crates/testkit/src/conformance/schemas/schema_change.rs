@@ -186,7 +186,7 @@ pub fn a_new_index_is_made(subject: &Subject) {
     let models = |builder: StoreBuilder| {
         let fields =
             vec![id(), text("name").unique(true), Field::new("year", Kind::I64).nullable(true)];
-        let index = Index { fields: vec![2, 1].into(), unique: false };
+        let index = Index::new(vec![2, 1]);
         builder.schema(person(fields).indexes(vec![index]))
     };
     stand.reopen_as(models).unwrap();
