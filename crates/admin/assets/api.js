@@ -37,7 +37,7 @@ export const request = async (method, path, { body, headers = {} } = {}) => {
     throw new Problem(0, { detail: 'The server cannot be reached.' })
   }
   const text = await response.text()
-  const isJson = (response.headers.get('Content-Type') ?? '').includes('json')
+  const isJson = /[/+]json\b/.test(response.headers.get('Content-Type') ?? '')
   const data = isJson && text ? parse(text) : text
   if (!response.ok) throw new Problem(response.status, isJson ? data : {})
   return { status: response.status, headers: response.headers, data }
@@ -45,6 +45,14 @@ export const request = async (method, path, { body, headers = {} } = {}) => {
 
 export const get = async (path, headers) => (await request('GET', path, { headers })).data
 export const send = async (method, path, body, headers) => (await request(method, path, { body, headers })).data
+
+// The application file, with the tag that a change of it names.
+export const loadApp = async () => {
+  const { data, headers } = await request('GET', '/-/app')
+  return { app: { tables: {}, groups: {}, ...data }, tag: headers.get('ETag') }
+}
+
+export const saveApp = (app, tag, parameters = '') => request('PUT', `/-/app${parameters}`, { body: app, headers: { 'If-Match': tag } })
 
 // The tables that the caller may use, by name.
 export const tables = new Map()

@@ -2,6 +2,7 @@
 // unless the server lets it write.
 
 import { send, session } from './api.js'
+import { download, text } from './csv.js'
 import { button, describe, fill, form, h, labelled, list } from './dom.js'
 
 const HISTORY = 'marmota-sql'
@@ -20,28 +21,14 @@ const keep = sql => {
   } catch { /* It is not kept. */ }
 }
 
-const text = value => value === null ? '' : typeof value === 'object' ? JSON.stringify(value) : String(value)
 const cell = value => value === null ? h('span', { class: 'muted' }, 'NULL') : text(value)
 
-// A text that spreadsheets would execute begins with a quote.
-const quoted = value => {
-  const plain = typeof value === 'string' && /^[=+\-@\t\r]/.test(value) ? `'${value}` : text(value)
-  return /[",\r\n]/.test(plain) ? `"${plain.replaceAll('"', '""')}"` : plain
-}
-
-const download = ({ columns, rows }) => {
-  const lines = [columns, ...rows].map(row => row.map(quoted).join(','))
-  const url = URL.createObjectURL(new Blob([lines.join('\r\n'), '\r\n'], { type: 'text/csv' }))
-  h('a', { href: url, download: 'rows.csv' }).click()
-  setTimeout(() => URL.revokeObjectURL(url))
-}
-
-const result = answer => 'changed' in answer ? h('h2', { role: 'status' }, `${answer.changed === 1 ? '1 row' : `${answer.changed} rows`} changed`) : [
+const result = answer => 'changed' in answer ? h('h2', {}, `${answer.changed === 1 ? '1 row' : `${answer.changed} rows`} changed`) : [
   h('div', { class: 'title' },
     h('h2', {}, answer.rows.length === 1 ? '1 row' : `${answer.rows.length} rows`),
     h('span', { class: 'muted' }, `${(answer.seconds * 1000).toFixed(1)} ms${answer.is_complete ? '' : ', there are more'}`),
     h('span', { class: 'grow' }),
-    answer.rows.length > 0 && button('Export as CSV', () => download(answer))),
+    answer.rows.length > 0 && button('Export as CSV', () => download('rows.csv', answer))),
   list('Rows', answer.columns, answer.rows.map(row => row.map(cell)), 'No rows.'),
 ]
 

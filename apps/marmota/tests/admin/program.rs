@@ -42,7 +42,12 @@ impl Program {
         Self::start_in(folder, options, &[])
     }
 
-    fn start_in(folder: tempfile::TempDir, options: &[&str], variables: &[(&str, &str)]) -> Self {
+    /// Starts the program in a folder.
+    pub(crate) fn start_in(
+        folder: tempfile::TempDir,
+        options: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Self {
         let mut program = Command::new(env!("CARGO_BIN_EXE_marmota"));
         program.args(["serve", "--listen", "127.0.0.1:0"]).args(options).current_dir(folder.path());
         program.envs(variables.iter().copied());

@@ -80,6 +80,11 @@ pub(super) fn written(table: &Table, body: Body) -> Value {
                     key["description"] = json!("The store assigns it if it is 0 or left out");
                     key
                 }
+                // A new row has no stored file.
+                Role::Plain if body == Body::New && is_file(field) && field.nullable => json!({
+                    "type": "null",
+                    "description": "The bytes are written at the path of the field",
+                }),
                 Role::Plain | Role::Key => of_field(table, at, field),
             };
             (field.name.to_string(), schema)
@@ -97,6 +102,10 @@ pub(super) fn written(table: &Table, body: Body) -> Value {
         "required": required,
         "additionalProperties": false,
     })
+}
+
+fn is_file(field: &Field) -> bool {
+    matches!(field.kind, Kind::File { .. })
 }
 
 /// Returns the fields that a new row requires: those without a default that are not nullable. A key

@@ -9,7 +9,7 @@ use super::PATH as APP_PATH;
 use super::sql_console::{PATH as SQL_PATH, ROWS, ROWS_MAX, has_sql};
 
 /// Adds the operations of the application file.
-pub(in crate::command::serve) fn add_app(document: OpenApi) -> OpenApi {
+pub(crate) fn add_app(document: OpenApi) -> OpenApi {
     let file = json!({ "type": "object", "description": "The application file as JSON" });
     let tag = json!({
         "ETag": { "description": "The tag of the file", "schema": { "type": "string" } },
@@ -75,11 +75,7 @@ fn step() -> Value {
 
 /// Adds the operation of SQL if the store has the route. A statement has the member `write` only on a
 /// server where it may write.
-pub(in crate::command::serve) fn add_sql(
-    document: OpenApi,
-    store: &Store,
-    may_write: bool,
-) -> OpenApi {
+pub(crate) fn add_sql(document: OpenApi, store: &Store, may_write: bool) -> OpenApi {
     if !has_sql(store) {
         return document;
     }
