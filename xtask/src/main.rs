@@ -36,7 +36,7 @@ cargo xtask COMMAND
   encrypted the tests of the feature `encryption`
   http2     h2spec against the server
   tls       sslyze against the server
-  openapi   openapi-spec-validator against an OpenAPI document
+  openapi   openapi-spec-validator against an OpenAPI document, Schemathesis against the server
   readme    the examples of README and Getting started, each in a new crate
   soak [NAME] [--allow-not-run NAME]
             the long runs, or those whose name starts with NAME; not part of `test`

@@ -1,5 +1,5 @@
-//! Checks by external tools: h2spec (HTTP/2) and sslyze (TLS) against the `marmota` program, and
-//! openapi-spec-validator against an OpenAPI document. The tools, Pebble for the tests of ACME,
+//! Checks by external tools: h2spec (HTTP/2), sslyze (TLS) and Schemathesis (OpenAPI) against the
+//! `marmota` program, and openapi-spec-validator against an OpenAPI document. The tools, Pebble for the tests of ACME,
 //! axe-core for those of the pages, and the type checkers and libraries for those of clients are
 //! installed under `target/tools` if they are missing.
 
@@ -139,7 +139,8 @@ pub(crate) fn tls() -> Result<(), Failure> {
     run(Command::new(folder.join("bin/python")).arg(judge).arg(port.to_string()))
 }
 
-/// Validates an OpenAPI document with tables, logins, services and streams.
+/// Validates an OpenAPI document with tables, logins, services and streams, and sends a limited number of
+/// requests made from another one.
 pub(crate) fn open_api() -> Result<(), Failure> {
     let folder = python("openapi-spec-validator", OPENAPI)?;
     build()?;
@@ -150,25 +151,31 @@ pub(crate) fn open_api() -> Result<(), Failure> {
     }
     let document = tools().join("openapi.json");
     std::fs::write(&document, printed.stdout)?;
-    run(Command::new(folder.join("bin/openapi-spec-validator")).arg(document))
+    run(Command::new(folder.join("bin/openapi-spec-validator")).arg(document))?;
+    schemathesis_for(&["--max-examples", "20", "--max-time", "60", "--seed", "1"])
+}
+
+/// Sends requests that Schemathesis makes from the OpenAPI document, for at most 15 minutes.
+pub(crate) fn schemathesis() -> Result<(), Failure> {
+    schemathesis_for(&["--max-examples", "60", "--max-time", "900"])
 }
 
 /// Sends requests that Schemathesis makes from the OpenAPI document, and checks their answers. The
 /// routes of resumable uploads are left out: their protocol has statuses of its own.
-pub(crate) fn schemathesis() -> Result<(), Failure> {
+fn schemathesis_for(options: &[&str]) -> Result<(), Failure> {
     let folder = python("schemathesis", SCHEMATHESIS)?;
     let files = std::env::temp_dir().join(format!("marmota-schemathesis-{}", std::process::id()));
     let app = root().join("apps/marmota/tests/clients/app.toml");
     let (app, files_url) = (app.display().to_string(), files.display().to_string());
     let port = free_port()?;
-    let options = ["--app", &app, "--changes", "--idempotency", "--files", &files_url];
-    let _serving = serve(port, &options)?;
+    let served = ["--app", &app, "--changes", "--idempotency", "--files", &files_url];
+    let _serving = serve(port, &served)?;
     let mut program = Command::new(folder.join("bin/schemathesis"));
     program.arg("run").arg(format!("http://127.0.0.1:{port}/api/openapi.json"));
     program.args(["--continue-on-failure", "--exclude-path-regex", "/uploads$"]);
     // `schemathesis_hooks.py` has its own form of it.
     program.args(["--exclude-checks", "positive_data_acceptance"]);
-    program.args(["--phases", "coverage,fuzzing", "--max-examples", "60", "--max-time", "900"]);
+    program.args(["--phases", "coverage,fuzzing"]).args(options);
     program.env("SCHEMATHESIS_HOOKS", root().join("xtask/src/outsiders/schemathesis_hooks.py"));
     let outcome = run(&mut program);
     std::fs::remove_dir_all(files)?;

@@ -1,6 +1,6 @@
 // Users, groups with their grants, and the account of the caller.
 
-import { get, loadSession, request, send, session, tables } from './api.js'
+import { get, loadApp, loadSession, request, saveApp, send, session, tables } from './api.js'
 import { button, confirmed, fail, fill, form, h, labelled, list, notify, openDialog, secret, time } from './dom.js'
 
 const RIGHTS = ['read', 'history', 'insert', 'update', 'delete', 'refer']
@@ -92,11 +92,14 @@ export const groupsPage = async main => {
       group.grants.length === 0 ? h('span', { class: 'muted' }, 'none') : h('ul', {}, group.grants.map(grant => h('li', {}, of(grant))))])))
 }
 
-// One group: its grants and their rules.
+// One group: its grants and their rules. The groups of an application file are changed there, and new ones
+// are added to it, because the file replaces the stored groups at a start.
 export const groupPage = async (main, [name], query, go) => {
-  const { groups } = await get('/auth/groups')
+  const [{ groups }, file] = await Promise.all([get('/auth/groups'), session.hasApp ? loadApp() : null])
   const group = groups.find(group => group.name === name) ?? { name: name ?? '', grants: [] }
   const isNew = !groups.includes(group)
+  const isInFile = file !== null && (isNew || group.name in file.app.groups)
+  const saveGroups = groups => saveApp({ ...file.app, groups }, file.tag)
   const title = isNew ? labelled('Name', h('input', { autocomplete: 'off', required: true, value: group.name })) : null
   const grants = h('div', { class: 'grants' })
   const add = grant => {
@@ -127,11 +130,15 @@ export const groupPage = async (main, [name], query, go) => {
     const elements = [...grants.children]
     elements.forEach(element => element.rule.setError(''))
     try {
-      await send('PUT', `/auth/groups/${encodeURIComponent(target)}`, { grants: elements.map(element => element.grant()) })
+      const changed = { grants: elements.map(element => element.grant()) }
+      if (isInFile) await saveGroups({ ...file.app.groups, [target]: changed })
+      else await send('PUT', `/auth/groups/${encodeURIComponent(target)}`, changed)
     } catch (error) {
-      // The error of a rule is shown at the rules that it can concern.
-      const at = elements.filter(element => element.grant().rule)
-      if (at.length !== 1 || error.status !== 422) throw error
+      // The error of a rule is shown at the rule that it concerns: the file names it; otherwise there may be
+      // only one.
+      const number = error.message.match(/grants\[(\d+)\]/)?.[1]
+      const at = number ? [elements[number]] : elements.filter(element => element.grant().rule)
+      if (at.length !== 1 || !at[0].grant().rule || !number && error.status !== 422) throw error
       at[0].rule.setError(error.message)
       throw new Error('The rule is not valid.')
     }
@@ -140,10 +147,17 @@ export const groupPage = async (main, [name], query, go) => {
   }
   const remove = async () => {
     if (!await confirmed(`Delete the group ${group.name}?`, 'Delete')) return
-    try { await send('DELETE', `/auth/groups/${encodeURIComponent(group.name)}`); notify('Deleted'); go('#/groups') } catch (error) { fail(error) }
+    try {
+      const { [group.name]: removed, ...rest } = file?.app.groups ?? {}
+      if (isInFile) await saveGroups(rest)
+      else await send('DELETE', `/auth/groups/${encodeURIComponent(group.name)}`)
+      notify('Deleted')
+      go('#/groups')
+    } catch (error) { fail(error) }
   }
   fill(main, h('p', { class: 'crumbs' }, h('a', { href: '#/groups' }, 'Groups')),
     h('h1', {}, isNew ? 'New group' : `Group ${group.name}`),
+    file !== null && h('p', { class: 'muted' }, isInFile ? 'It is saved in the application file.' : 'It is saved in the database: the application file does not have it.'),
     form([title, h('h2', {}, 'Grants'), grants,
       button('Add grant', () => add({ table: '*', rights: ['read'] }))],
     { submit: 'Save', send: save, fields: title ? { name: title } : {}, extra: [!isNew && button('Delete', remove, { kind: 'danger' })] }))

@@ -40,7 +40,7 @@ const PAGES = [
   { path: 'backups', show: backupsPage, name: 'Backups', isShown: () => session.has.backups || session.has.replication },
   { path: 'log', show: logPage, name: 'Log', isShown: () => session.has.log },
   { path: 'events', show: eventsPage, name: 'Security events', isShown: isAdmin },
-  { path: 'sql', show: sqlPage, name: 'SQL', isShown: isAdmin },
+  { path: 'sql', show: sqlPage, name: 'SQL', isShown: () => session.has.sql },
   { path: 'metrics', show: metricsPage, name: 'Metrics', isShown: () => !session.accounts || isAdmin() },
   { path: 'statistics', show: statisticsPage, name: 'Statistics', isShown: () => !session.accounts || isAdmin() },
 ]

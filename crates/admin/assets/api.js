@@ -37,7 +37,7 @@ export const request = async (method, path, { body, headers = {} } = {}) => {
     throw new Problem(0, { detail: 'The server cannot be reached.' })
   }
   const text = await response.text()
-  const isJson = (response.headers.get('Content-Type') ?? '').includes('json')
+  const isJson = /[/+]json\b/.test(response.headers.get('Content-Type') ?? '')
   const data = isJson && text ? parse(text) : text
   if (!response.ok) throw new Problem(response.status, isJson ? data : {})
   return { status: response.status, headers: response.headers, data }
@@ -45,6 +45,14 @@ export const request = async (method, path, { body, headers = {} } = {}) => {
 
 export const get = async (path, headers) => (await request('GET', path, { headers })).data
 export const send = async (method, path, body, headers) => (await request(method, path, { body, headers })).data
+
+// The application file, with the tag that a change of it names.
+export const loadApp = async () => {
+  const { data, headers } = await request('GET', '/-/app')
+  return { app: { tables: {}, groups: {}, ...data }, tag: headers.get('ETag') }
+}
+
+export const saveApp = (app, tag, parameters = '') => request('PUT', `/-/app${parameters}`, { body: app, headers: { 'If-Match': tag } })
 
 // The tables that the caller may use, by name.
 export const tables = new Map()
@@ -69,10 +77,11 @@ export const labelField = table => {
 }
 
 // Who is logged in. `accounts` is false if the server does not authenticate callers; `hasApp` is true if
-// the caller may change the tables of an application file; `has` names the optional routes of the server.
-export const session = { accounts: false, setup: false, user: null, hasApp: false, has: {} }
+// the caller may change the tables of an application file; `has` names the optional routes of the server;
+// `writesSql` is true if SQL may change rows.
+export const session = { accounts: false, setup: false, user: null, hasApp: false, has: {}, writesSql: false }
 
-const OPTIONAL = { jobs: '/-/jobs', log: '/-/log', backups: '/-/backups', replication: '/-/replication', access: '/-/access' }
+const OPTIONAL = { jobs: '/-/jobs', log: '/-/log', backups: '/-/backups', replication: '/-/replication', access: '/-/access', sql: '/-/sql' }
 
 export const loadSession = async () => {
   const ifFound = status => error => { if (error.status !== status) throw error; return null }
@@ -82,9 +91,12 @@ export const loadSession = async () => {
   session.user = session.accounts ? await get('/auth/me').catch(ifFound(401)) : null
   session.hasApp = isAdmin() && await get('/-/app').then(() => true, ifFound(404)) === true
   session.has = {}
+  session.writesSql = false
   if (session.accounts && !isAdmin()) return
   const paths = (await get('/openapi.json').catch(ifFound(404)))?.paths ?? {}
   for (const [name, path] of Object.entries(OPTIONAL)) session.has[name] = urlOf(path) in paths
+  const statement = paths[urlOf('/-/sql')]?.post.requestBody.content['application/json'].schema
+  session.writesSql = 'write' in (statement?.properties ?? {})
 }
 
 export const isAdmin = () => session.user?.is_admin ?? false

@@ -1,6 +1,6 @@
 // The tables of the application file: an editor, and the plan of what a change does to the database.
 
-import { loadTables, request } from './api.js'
+import { loadApp, loadTables, saveApp } from './api.js'
 import { button, confirmed, describe, fail, fill, form, h, labelled, list, notify, openDialog } from './dom.js'
 
 const KINDS = ['text', 'integer', 'float', 'currency', 'boolean', 'date', 'time', 'timestamp', 'enum', 'reference', 'uuid', 'json', 'blob', 'file', 'vector']
@@ -30,11 +30,6 @@ const KNOWN = new Set(['kind', 'role', 'was', ...SETTINGS.map(setting => setting
 const select = (options, chosen) => h('select', {}, options.map(([value, words]) => h('option', { value, selected: value === (chosen ?? '') }, words)))
 const same = names => names.map(name => [name, name])
 const detailsOf = field => typeof field === 'string' ? { kind: field } : field
-
-const load = async () => {
-  const { data, headers } = await request('GET', '/-/app')
-  return { app: { tables: {}, groups: {}, ...data }, tag: headers.get('ETag') }
-}
 
 // A value as it is in the file: numbers and booleans for kinds that have them, texts otherwise.
 const scalar = (kind, text) => kind === 'boolean' ? text === 'true' : ['integer', 'float'].includes(kind) && text !== '' && isFinite(text) ? Number(text) : text
@@ -104,7 +99,7 @@ const EFFECTS = { safe: '', optional_loss: 'loses values if you allow it', needs
 // Shows what a file changes in the database, and applies it if that is confirmed. Resolves to true
 // once it is applied.
 const apply = async (app, tag) => {
-  const send = (parameters = '') => request('PUT', `/-/app${parameters}`, { body: app, headers: { 'If-Match': tag } })
+  const send = (parameters = '') => saveApp(app, tag, parameters)
   const { data } = await send('?dry_run=true')
   return new Promise(resolve => {
     const allowed = []
@@ -143,7 +138,7 @@ const applied = async (app, tag, go, address) => {
 }
 
 export const schemaPage = async main => {
-  const { app } = await load()
+  const { app } = await loadApp()
   const fieldsOf = table => Object.entries(table.fields).map(([name, field]) => `${name}: ${detailsOf(field).kind}`).join(', ')
   fill(main,
     h('div', { class: 'title' }, h('h1', {}, 'Tables and fields'), h('span', { class: 'grow' }), h('a', { class: 'button primary', href: '#/schema-table' }, 'New table')),
@@ -156,7 +151,7 @@ const NEW_TABLE = { fields: { id: { kind: 'integer', role: 'key' }, name: { kind
 
 // One table: its name, its fields, and for a new one who may use it.
 export const schemaTablePage = async (main, [name], query, go) => {
-  const { app, tag } = await load()
+  const { app, tag } = await loadApp()
   const table = name === undefined ? NEW_TABLE : app.tables[name]
   if (!table) { fill(main, h('h1', {}, 'No such table')); return }
   const names = [...new Set([...Object.keys(app.tables), ...name ? [name] : []])]

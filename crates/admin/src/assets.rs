@@ -46,6 +46,7 @@ pub(crate) const ASSETS: &[Asset] = &[
     asset!(SCRIPT, "admin.js"),
     asset!(SCRIPT, "api.js"),
     asset!(SCRIPT, "backups.js"),
+    asset!(SCRIPT, "csv.js"),
     asset!(SCRIPT, "dom.js"),
     asset!(SCRIPT, "fields.js"),
     asset!(SCRIPT, "filter.js"),

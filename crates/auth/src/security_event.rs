@@ -82,8 +82,9 @@ pub enum SecurityEvent {
     KeyMade { user: i64, key: i64 },
     /// A key was revoked.
     KeyRevoked { user: i64, key: i64 },
-    /// An administrator executed an SQL statement: its text, shortened, and the rows that it returned.
-    SqlExecuted { user: i64, sql: String, rows: u64, ms: u64, error: Option<String> },
+    /// An administrator executed an SQL statement: its text, shortened, whether it writes, and the number
+    /// of rows that it returned or changed.
+    SqlExecuted { user: i64, sql: String, writes: bool, rows: u64, ms: u64, error: Option<String> },
     /// A user was added.
     UserAdded { user: i64, name: String },
     /// A user's groups, role or status were changed.

@@ -552,16 +552,16 @@ impl Api {
             Some(authenticator) => crate::account_routes::add(router, &prefix, authenticator),
             None => router,
         };
+        let names_history = routes.names_history();
         #[cfg(feature = "files")]
-        let of_part = {
-            let names_file = routes.names_file();
-            Endpoints::others_by(move |request| match names_file(request) {
-                true => "GET, HEAD, PUT, DELETE, OPTIONS",
-                false => "GET, HEAD, PUT, OPTIONS",
-            })
-        };
+        let names_file = routes.names_file();
         #[cfg(not(feature = "files"))]
-        let of_part = Endpoints::others("GET, HEAD, PUT, OPTIONS");
+        let names_file = |_: &Request| false;
+        let of_part = Endpoints::others_by(move |request| match request {
+            request if names_history(request) => "GET, HEAD, OPTIONS",
+            request if names_file(request) => "GET, HEAD, PUT, DELETE, OPTIONS",
+            _ => "GET, HEAD, PUT, OPTIONS",
+        });
         #[cfg(feature = "files")]
         let router = routes.add_files(router, &prefix);
         router

@@ -17,6 +17,7 @@
 //! | one verb on a table or row | [`Endpoints::table`] |
 //! | other methods, other paths | [`Endpoints::others`], [`Endpoints::unknown`] |
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use marmota_http::{
@@ -360,7 +361,8 @@ impl Endpoints {
     /// and the additions of the program ([`Api::openapi`](crate::Api::openapi)).
     pub(crate) fn open_api(&self, additions: OpenApi) -> Endpoint {
         self.endpoint(Offer::Json, move |call, out| {
-            schema_document::open_api(call.store, &additions, call.request, out);
+            let rows_max = call.api.page_rows_max;
+            schema_document::open_api(call.store, rows_max, &additions, call.request, out);
             Flow::Done
         })
     }
@@ -392,6 +394,19 @@ impl Endpoints {
     /// It reads no data and reveals nothing about a table, so callers are not authenticated.
     pub(crate) fn others(allow: &'static str) -> Endpoint {
         Self::others_by(move |_| allow)
+    }
+
+    /// Returns whether a request's path names the history of a row.
+    pub(crate) fn names_history(&self) -> impl Fn(&Request) -> bool + Send + Sync + 'static {
+        let tables: HashSet<String> = match &self.source {
+            ApiSource::One(api) => history::tables(api.store.registry()).collect(),
+            _ => HashSet::new(),
+        };
+        move |request| {
+            let is_table = |table: &str| tables.contains(table);
+            request.param("field").is_some_and(|field| field == history::HISTORY)
+                && request.param("table").is_some_and(|table| is_table(&table))
+        }
     }
 
     /// As [`Endpoints::others`], for a path whose methods depend on the request.

@@ -3,9 +3,17 @@ path or on other rows, and decimals. Requests that are invalid by intention are 
 
 import schemathesis
 
-# What a request may break although it fits the schema: it refers to a row that does not exist, or has an
-# amount with more than four decimals.
-INEXPRESSIBLE = ("must be the key of a row of", "four decimals", "must all have a key, or none")
+# What a request may break although it fits the schema: it refers to a row that does not exist, has an
+# amount with more than four decimals, has rows of different forms, asks for no rows and no number, or has a
+# file that is not the stored one.
+INEXPRESSIBLE = (
+    "must be the key of a row of",
+    "four decimals",
+    "must all have a key, or none",
+    "must set the same fields",
+    "or 0 with `count=true`",
+    "must be the description of a file that was uploaded",
+)
 
 # Parameters with a grammar, and those that select the members of a row.
 GRAMMARS = {"filter", "order", "after", "fields", "expand", "snippet", "group", "select", "having"}

@@ -48,11 +48,21 @@ pub(crate) fn make() -> Result<(), Failure> {
 const INDEX: &str = "\
 # Marmota
 
-Marmota is a Rust framework and a program for data services.
+Marmota is a Rust framework and a program for data services: tables, a REST API with live queries, accounts \
+and rights, an administration in the browser, over SQLite, PostgreSQL, MariaDB, MongoDB or memory.
 
-- [The guide](guide/index.md)
-- [Design documents](design/index.md)
-- [Glossary](glossary.md)
+| to | begin with |
+|---|---|
+| make a service without Rust code | [Application files](guide/45-application-files.md), \
+[Administration in a browser](guide/46-admin.md) |
+| make a service in Rust | [Getting started](guide/01-getting-started.md), [Models](guide/02-models.md) |
+| serve a database that exists | [Existing databases](guide/55-existing-databases.md) |
+| call an API | [REST](guide/08-rest.md), [Clients](guide/48-clients.md) |
+| operate a server | [Deployment](guide/31-deployment.md), [Settings](guide/51-settings.md), \
+[Backup](guide/34-backup.md), [Metrics and logs](guide/35-metrics-and-logs.md) |
+| change Marmota | [Design documents](design/index.md), [Glossary](glossary.md) |
+
+[All pages of the guide](guide/index.md)
 ";
 
 /// Copies a folder. Links to files outside of `docs` become links to the repository, and `README.md`

@@ -1,5 +1,6 @@
 //! Pages in Chromium, with ways to find elements by the words that people read.
 
+use std::cell::Cell;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -76,7 +77,7 @@ impl Driver {
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         };
-        Browser { client }
+        Browser { client, actions: Cell::new(0) }
     }
 }
 
@@ -102,6 +103,8 @@ impl WebDriverCompatibleCommand for AddAuthenticator {
 /// One browser.
 pub(crate) struct Browser {
     client: Client,
+    /// What a person has done: pages opened, controls filled and pressed.
+    pub(crate) actions: Cell<u32>,
 }
 
 impl Browser {
@@ -119,8 +122,14 @@ impl Browser {
         self.client.issue_cmd(AddAuthenticator).await.unwrap();
     }
 
+    /// Counts an action.
+    pub(crate) fn acted(&self) {
+        self.actions.set(self.actions.get() + 1);
+    }
+
     /// Opens a page that is not one of the administration.
     pub(crate) async fn goto(&self, url: &str) {
+        self.acted();
         self.client.goto(url).await.unwrap();
     }
 
@@ -193,6 +202,7 @@ impl Browser {
 
     /// Clears a control and types into it.
     pub(crate) async fn fill(&self, label: &str, text: &str) {
+        self.acted();
         let control = self.control(label).await;
         control.clear().await.unwrap();
         control.send_keys(text).await.unwrap();
@@ -200,22 +210,26 @@ impl Browser {
 
     /// Adds to the text of a control; for a control of files, chooses the file of this path.
     pub(crate) async fn add(&self, label: &str, text: &str) {
+        self.acted();
         self.control(label).await.send_keys(text).await.unwrap();
     }
 
     /// Chooses an option of a list, when the page has it.
     pub(crate) async fn choose(&self, label: &str, option: &str) {
+        self.acted();
         let options = "[...document.querySelectorAll('option')]";
         self.wait(&format!("{options}.some(one => one.textContent === {option:?})")).await;
         self.control(label).await.select_by_label(option).await.unwrap();
     }
 
     pub(crate) async fn check(&self, label: &str) {
+        self.acted();
         self.control(label).await.click().await.unwrap();
     }
 
     /// Clicks a button, a link or a summary by its words or its name.
     pub(crate) async fn press(&self, words: &str) {
+        self.acted();
         let is = format!("normalize-space(.)='{words}' or @aria-label='{words}'");
         let path = format!(".//*[self::button or self::a or self::summary][{is}]");
         // A change of the rows may replace the element between the two commands.
@@ -226,6 +240,7 @@ impl Browser {
 
     /// Sends keys to the element that has the focus.
     pub(crate) async fn keys(&self, keys: &str) {
+        self.acted();
         self.client.active_element().await.unwrap().send_keys(keys).await.unwrap();
     }
 

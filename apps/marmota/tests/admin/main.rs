@@ -7,6 +7,9 @@
 mod accounts;
 mod browser;
 mod docs;
+mod existing;
+#[path = "../existing/databases.rs"]
+mod existing_databases;
 mod grid;
 mod operations;
 #[cfg(feature = "passkeys")]
@@ -18,5 +21,6 @@ mod schema;
 #[cfg(feature = "providers")]
 mod sign_in;
 mod sql;
+mod story;
 mod users;
 mod webhooks;

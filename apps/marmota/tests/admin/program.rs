@@ -30,14 +30,24 @@ impl Program {
 
     /// Starts the program with the files of a new application.
     pub(crate) fn start_application() -> Self {
+        Self::start_application_with(&[])
+    }
+
+    /// Does so with options.
+    pub(crate) fn start_application_with(options: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut program = Command::new(env!("CARGO_BIN_EXE_marmota"));
         let made = program.args(["new", "."]).current_dir(folder.path()).output().unwrap();
         assert!(made.status.success(), "{made:?}");
-        Self::start_in(folder, &[], &[])
+        Self::start_in(folder, options, &[])
     }
 
-    fn start_in(folder: tempfile::TempDir, options: &[&str], variables: &[(&str, &str)]) -> Self {
+    /// Starts the program in a folder.
+    pub(crate) fn start_in(
+        folder: tempfile::TempDir,
+        options: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Self {
         let mut program = Command::new(env!("CARGO_BIN_EXE_marmota"));
         program.args(["serve", "--listen", "127.0.0.1:0"]).args(options).current_dir(folder.path());
         program.envs(variables.iter().copied());

@@ -49,3 +49,32 @@ fn an_administrator_reads_by_sql() {
         }
     });
 }
+
+#[test]
+fn an_administrator_changes_rows_by_sql_where_the_server_lets_them() {
+    let program = Program::start_application_with(&["--sql-write"]);
+    let driver = Driver::start();
+    run(async {
+        let page = driver.browser(Look::Light).await;
+        page.open(&program.address_with("#/set-password")).await;
+        page.fill("New password", "correct horse battery").await;
+        page.press("Set password").await;
+        page.shows("note").await;
+        page.open(&format!("{}/admin#/sql", program.url)).await;
+        let sql = "INSERT INTO note (text, done, created, version) VALUES ('milk', 0, 0, 1)";
+        page.fill("Statement", sql).await;
+        page.press("Execute").await;
+        page.wait("document.querySelector('form .error[role=alert]').textContent !== ''").await;
+        page.check("Change rows").await;
+        page.press("Execute").await;
+        page.shows("1 row changed").await;
+        page.is_accessible("sql-write").await;
+        // The choice is for one statement.
+        page.press("Execute").await;
+        page.wait("document.querySelector('form .error[role=alert]').textContent !== ''").await;
+        page.open("about:blank").await;
+        page.open(&format!("{}/admin#/table/note", program.url)).await;
+        page.shows("milk").await;
+        page.close().await;
+    });
+}

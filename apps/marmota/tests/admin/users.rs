@@ -134,3 +134,61 @@ fn an_administrator_sets_up_the_server_and_users_see_what_is_granted() {
         page.close().await;
     });
 }
+
+/// Groups of an application are in its file, which is in force again after a start.
+#[test]
+fn groups_of_an_application_are_saved_in_its_file() {
+    let program = Program::start_application();
+    let file = || std::fs::read_to_string(program.folder.path().join("app.toml")).unwrap();
+    let driver = Driver::start();
+    run(async {
+        let page = driver.browser(Look::Light).await;
+        page.open(&program.address_with("#/set-password")).await;
+        page.fill("New password", PASSWORD).await;
+        page.press("Set password").await;
+        page.shows("All tables").await;
+        page.press("Groups").await;
+        page.press("New group").await;
+        page.shows("It is saved in the application file.").await;
+        page.fill("Name", "readers").await;
+        page.press("Add grant").await;
+        page.choose("Table", "note").await;
+        page.fill("Only rows where", "nothing > 7").await;
+        page.press("Save").await;
+        page.wait("document.querySelector('.grants [aria-invalid]')").await;
+        page.shows("nothing").await;
+        assert!(!file().contains("readers"), "a wrong rule changes nothing: {}", file());
+        page.fill("Only rows where", "done = false").await;
+        page.press("Save").await;
+        page.shows("note: read where done = false").await;
+        let text = file();
+        assert!(text.contains("readers") && text.contains("done = false"), "{text}");
+        assert!(text.starts_with("# The tables of the application"), "comments stay: {text}");
+        page.press("readers").await;
+        page.is_accessible("group-of-file").await;
+        page.fill("Only rows where", "done = true").await;
+        page.press("Save").await;
+        page.shows("note: read where done = true").await;
+        assert!(file().contains("done = true") && !file().contains("done = false"), "{}", file());
+        page.press("readers").await;
+        page.press("Delete").await;
+        page.press("Delete").await;
+        page.hides("done = true").await;
+        assert!(!file().contains("readers"), "{}", file());
+
+        // A group that a program made through the API stays in the database.
+        let make =
+            "return fetch('/api/auth/groups/robots', { method: 'PUT', body: '{\"grants\":[]}',
+            headers: { 'Content-Type': 'application/json' } }).then(answer => answer.status)";
+        assert_eq!(page.run(make).await, serde_json::json!(204));
+        page.open("about:blank").await;
+        page.open(&format!("{}/admin#/group/robots", program.url)).await;
+        page.shows("It is saved in the database").await;
+        page.press("Add grant").await;
+        page.choose("Table", "note").await;
+        page.press("Save").await;
+        page.shows("note: read").await;
+        assert!(!file().contains("robots"), "{}", file());
+        page.close().await;
+    });
+}

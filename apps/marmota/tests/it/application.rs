@@ -84,6 +84,15 @@ impl Served {
         (response.status().as_u16(), serde_json::from_str(&text).unwrap_or(Value::Null), tag)
     }
 
+    /// Returns all rows of a list, which is sent as lines of JSON.
+    pub(crate) fn lines(&self, path: &str, token: &str) -> Vec<Value> {
+        let request = ureq::get(format!("{}{path}", self.url))
+            .header("Authorization", format!("Bearer {token}"))
+            .header("Accept", "application/x-ndjson");
+        let text = request.call().unwrap().body_mut().read_to_string().unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
     /// Returns the resident memory of the process.
     pub(crate) fn memory_bytes(&self) -> usize {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use marmota::prelude::*;
 use marmota::store::backup::{Manifest, manifest_path};
 
+use crate::application::Served;
 use crate::program::Folder;
 
 #[derive(Clone, Debug, Model)]
@@ -350,4 +351,35 @@ fn the_program_keeps_a_number_of_backups() {
     folder.run(&["backup", "--keep", "0"]).with(2);
     folder.run(&["backup", "--name", "../x"]).with(2);
     folder.run(&["restore"]).with(2);
+}
+
+/// A schedule makes backups by itself, and keeps as many as it was told to.
+#[test]
+fn a_schedule_makes_a_backup_that_can_be_restored() {
+    let folder = Folder::new();
+    folder.run(&["new", "shop"]).with(0);
+    let shop = folder.within("shop");
+    let options = ["--backups", "backups", "--backup-schedule", "* * * * *", "--backup-keep", "1"];
+    let served = Served::start(&shop, &options);
+    let token = served.log_in();
+    let note = serde_json::json!({ "text": "milk" });
+    assert_eq!(served.request("POST", "/api/note", &token, &note).0, 201);
+    let begun = std::time::Instant::now();
+    let made = loop {
+        let (status, found) = served.request("GET", "/api/-/backups", &token, &Default::default());
+        assert_eq!(status, 200, "{found}");
+        assert_eq!(found["schedule"], "* * * * * UTC");
+        if let Some(made) = found["backups"].as_array().unwrap().first() {
+            break made["name"].as_str().unwrap().to_owned();
+        }
+        assert!(begun.elapsed() < Duration::from_secs(150), "{found}");
+        std::thread::sleep(Duration::from_millis(500));
+    };
+    let (_, jobs) = served.request("GET", "/api/-/jobs/overview", &token, &Default::default());
+    assert!(jobs.to_string().contains("* * * * *"), "{jobs}");
+    drop(served);
+    let path = format!("backups/{made}");
+    shop.run(&["restore", &path, "--db", "sqlite:other.db"]).with(0);
+    let rows = shop.run(&["export", "note", "--db", "sqlite:other.db", "--format", "csv"]).with(0);
+    assert!(rows.contains("milk"), "{rows}");
 }

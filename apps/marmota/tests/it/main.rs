@@ -16,6 +16,8 @@ mod deployment;
 mod differential;
 mod documents;
 mod ending;
+#[path = "../existing/databases.rs"]
+mod existing_databases;
 mod live_tables;
 mod migrations;
 mod moving;

@@ -1,4 +1,4 @@
-//! `POST /api/-/sql`: administrators read by SQL, and nothing else.
+//! `POST /api/-/sql`: administrators read by SQL, and write if the server lets them.
 
 use marmota_postgres::TemporaryPostgres;
 use serde_json::{Value, json};
@@ -63,6 +63,11 @@ fn reads_only(console: &Console<'_>) {
         assert!((400..500).contains(&status), "{sql}: {status} {error}");
     }
     assert_eq!(console.notes(), before);
+    let (_, document) =
+        console.served.request("GET", "/api/openapi.json", &console.token, &Value::Null);
+    let content = &document["paths"]["/api/-/sql"]["post"]["requestBody"]["content"];
+    let members = &content["application/json"]["schema"]["properties"];
+    assert!(members["sql"].is_object() && members["write"].is_null(), "{members}");
     let path = "/api/-/sql";
     let (status, _) = console.served.request("POST", path, "", &json!({ "sql": "SELECT 1" }));
     assert_eq!(status, 401);
@@ -120,4 +125,105 @@ fn sql_of_administrators_only_reads_on_postgresql() {
     assert_eq!(rows["rows"], json!([[5]]));
     let (status, error) = console.ask(&json!({ "sql": "SELECT pg_sleep(60)" }));
     assert!(status >= 400, "{error}");
+}
+
+/// Statements that may not be executed, even by a console that writes.
+const NO_WRITES: [&str; 6] = [
+    "CREATE TABLE made (id integer)",
+    "DROP TABLE note",
+    "PRAGMA query_only = off",
+    "BEGIN",
+    "DELETE FROM note; DELETE FROM note",
+    "VACUUM INTO 'copy.db'",
+];
+
+fn writes(console: &Console<'_>) {
+    let insert = "INSERT INTO note (text, done, created, version) VALUES (?, ?, 0, 1)";
+    let insert = match console.ask(&json!({ "sql": "SELECT sqlite_version()" })).0 {
+        200 => insert.to_owned(),
+        _ => insert.replace(" 0,", " now(),"),
+    };
+    for n in 0..3 {
+        let body = json!({ "sql": insert, "values": [format!("note {n}"), false], "write": true });
+        let (status, answer) = console.ask(&body);
+        assert_eq!((status, &answer["changed"]), (200, &json!(1)), "{answer}");
+    }
+    let sql = "UPDATE note SET done = ? WHERE text > ?";
+    let (_, answer) =
+        console.ask(&json!({ "sql": sql, "values": [true, "note 0"], "write": true }));
+    assert_eq!(answer["changed"], 2, "{answer}");
+    let (_, page) =
+        console.served.request("GET", "/api/note?done=true", &console.token, &Value::Null);
+    assert_eq!(page["rows"].as_array().unwrap().len(), 2, "{page}");
+
+    let before = console.notes();
+    for sql in NO_WRITES {
+        let (status, error) = console.ask(&json!({ "sql": sql, "write": true }));
+        assert!((400..500).contains(&status), "{sql}: {status} {error}");
+    }
+    assert_eq!(console.served.request("POST", "/api/kept", &console.token, &json!({})).0, 201);
+    let (status, _) = console.ask(&json!({ "sql": "DELETE FROM kept", "write": true }));
+    assert!((400..500).contains(&status), "an audited table");
+    // Without `write`, the same server only reads.
+    for sql in WRITES {
+        let (status, error) = console.ask(&json!({ "sql": sql }));
+        assert!((400..500).contains(&status), "{sql}: {status} {error}");
+    }
+    assert_eq!(console.notes(), before);
+
+    let begun = std::time::Instant::now();
+    let written = loop {
+        let path = "/api/auth/events?kind=sql-executed";
+        let (_, page) = console.served.request("GET", path, &console.token, &Value::Null);
+        let events = page["events"].as_array().cloned().unwrap_or_default();
+        let is_update = |event: &&Value| event["detail"]["sql"] == sql;
+        if let Some(event) = events.iter().find(is_update) {
+            break event["detail"].clone();
+        }
+        assert!(begun.elapsed().as_secs() < 20, "{page}");
+    };
+    assert_eq!((&written["writes"], &written["rows"]), (&json!(true), &json!(2)), "{written}");
+    let path = "/api/openapi.json";
+    let (_, document) = console.served.request("GET", path, &console.token, &Value::Null);
+    let content = &document["paths"]["/api/-/sql"]["post"]["requestBody"]["content"];
+    let members = &content["application/json"]["schema"]["properties"];
+    assert_eq!(members["write"]["type"], "boolean");
+    let app = &document["paths"]["/api/-/app"];
+    assert!(app["get"].is_object() && app["put"].is_object(), "{app}");
+}
+
+/// Makes an application with an additional, audited table.
+fn with_audited(folder: Folder) -> Folder {
+    folder.run(&["new", "shop"]).with(0);
+    let shop = folder.within("shop");
+    let path = shop.0.path().join("app.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let kept = "[tables.kept]\naudit = true\n\n[tables.kept.fields]\n\
+                id = { kind = \"integer\", role = \"key\" }\n";
+    std::fs::write(&path, format!("{text}\n{kept}")).unwrap();
+    shop
+}
+
+#[test]
+fn sql_of_administrators_writes_on_sqlite_with_the_option() {
+    let folder = Folder::new();
+    let shop = with_audited(folder);
+    let served = Served::start(&shop, &["--sql-write"]);
+    let token = served.log_in();
+    writes(&Console { served: &served, token });
+}
+
+#[test]
+fn sql_of_administrators_writes_on_postgresql_with_the_option() {
+    let server = TemporaryPostgres::start(&["fsync=off"]).unwrap();
+    let folder = Folder::new();
+    let shop = with_audited(folder);
+    let url = server.make_database().unwrap();
+    let served = Served::start(&shop, &["--db", &url, "--sql-write"]);
+    let token = served.log_in();
+    let console = Console { served: &served, token };
+    writes(&console);
+    let (status, error) =
+        console.ask(&json!({ "sql": "UPDATE note SET text = pg_sleep(60)::text", "write": true }));
+    assert!(status >= 400, "the time limit: {error}");
 }

@@ -53,7 +53,14 @@ impl Adopting {
             Err(error) => {
                 // Tables that refer to this one would fail with it.
                 self.keys.remove(&table.name);
-                self.remark(table, None, true, error.message().to_owned());
+                let message = error.message();
+                let of_model = format!("model `{}`: ", table.name);
+                let what = match message.strip_prefix(&*of_model) {
+                    Some(what) if what.starts_with("a name") => format!("{what}: RENAME TO"),
+                    Some(what) => what.to_owned(),
+                    None => message.to_owned(),
+                };
+                self.remark(table, None, true, what);
                 None
             }
         }

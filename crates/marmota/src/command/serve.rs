@@ -36,7 +36,7 @@
 //! | `/api/-/log`: the last lines of the logs | `--live-log`, `--auth` |
 //! | `/api/-/backups`: backups in a folder | `--backups`, `--auth` |
 //! | `/api/-/replication`: the state of the replication | `--replicate-to`, `--replica-of` |
-//! | `/api/-/sql`: SQL for administrators, read-only | `--auth`, and not `--no-sql` |
+//! | `/api/-/sql`: SQL for administrators; it writes with `--sql-write` | `--auth`, and not `--no-sql` |
 //! | `/metrics`, `/healthz`, `/readyz`, `/api/-` | `--diagnostics` |
 //! | the program's own routes | it has some; then `--auth` and `--files` are refused |
 //!

@@ -51,11 +51,11 @@ fn in_query(name: &str, what: &str, schema: &Value) -> Value {
 
 /// Returns the document of a store's tables, as far as the caller may use them, with additional
 /// operations. `base` is the prefix of the API, for example `/api`, or empty for an API at the
-/// root.
-pub(crate) fn of_store(store: &Store, base: &str, additions: &OpenApi) -> OpenApi {
+/// root; `rows_max` is the maximum number of rows in a page.
+pub(crate) fn of_store(store: &Store, base: &str, rows_max: u64, additions: &OpenApi) -> OpenApi {
     // Routes of a table come after those without parameters, and so do their descriptions.
     let whole = additions.clone();
     #[cfg(feature = "auth")]
     let whole = if store.rights().is_some() { accounts::add(whole, base) } else { whole };
-    tables::add(whole, store, base)
+    tables::add(whole, store, base, rows_max)
 }

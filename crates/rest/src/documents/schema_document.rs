@@ -79,12 +79,13 @@ pub(crate) fn answer(store: &Store, request: &Request, out: &mut Out<'_, '_>) {
 }
 
 /// Responds with the OpenAPI document of the tables and the additional operations, for the caller's
-/// rights.
+/// rights. `rows_max` is the maximum number of rows in a page.
 ///
 /// # Errors
 /// 400 for a parameter.
 pub(crate) fn open_api(
     store: &Store,
+    rows_max: u64,
     additions: &OpenApi,
     request: &Request,
     out: &mut Out<'_, '_>,
@@ -93,7 +94,7 @@ pub(crate) fn open_api(
         return refuse(error, out);
     }
     let base = request.path().strip_suffix(OPEN_API).unwrap_or_default();
-    give(&open_api::of_store(store, base, additions).document(), store, request, out);
+    give(&open_api::of_store(store, base, rows_max, additions).document(), store, request, out);
 }
 
 /// Responds with a document: 200 with the hash of its text as the `ETag`, or 304 without a body if

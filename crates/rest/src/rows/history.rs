@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use marmota_model::Table;
 use marmota_store::history::{HISTORY_TABLE, of_row};
+use marmota_store::registry::Registry;
 use marmota_web::ApiResult;
 
 use crate::protocol::key;
@@ -21,14 +22,24 @@ use crate::request::request_context::RequestContext;
 use crate::rows::list::List;
 
 /// The last segment of the path.
-const HISTORY: &str = "history";
+pub(crate) const HISTORY: &str = "history";
 
-/// Returns true if the path names the history of a row: its table is audited and has no field named
-/// `history`, which would take precedence.
+/// Returns true if the path names the history of a row.
 pub(crate) fn is_asked_for(context: RequestContext<'_>) -> bool {
-    context.table().schema().audit
-        && context.request.param("field").is_some_and(|field| field == HISTORY)
-        && context.table().find(HISTORY).is_none()
+    context.request.param("field").is_some_and(|field| field == HISTORY)
+        && has_history(context.table())
+}
+
+/// Returns true if rows of a table have the path of their history: the table is audited and has no field
+/// named `history`, which would take precedence.
+fn has_history(table: &Table) -> bool {
+    table.schema().audit && table.find(HISTORY).is_none()
+}
+
+/// Returns the names of the tables whose rows have the path of their history.
+pub(crate) fn tables(registry: &Registry) -> impl Iterator<Item = String> {
+    let tables = registry.tables().iter().filter(|table| has_history(table));
+    tables.map(|table| table.name().to_owned())
 }
 
 /// Returns the list, and its table.

@@ -3,7 +3,7 @@
 use marmota_auth::{Auth, Settings};
 use marmota_http::{Method, Next, Router, Server, Status, TestRequest, described};
 use marmota_memory::Memory;
-use marmota_model::{Field, KeyKind, Kind, Literal, Role, Rule, Schema, Variant};
+use marmota_model::{Field, KeyKind, Kind, Literal, OnDelete, Role, Rule, Schema, Variant};
 use marmota_rest::{Api, OpenApi};
 use marmota_store::rights::{Grant, Right};
 use marmota_store::{Store, StoreBuilder};
@@ -50,6 +50,73 @@ fn builder() -> StoreBuilder {
 fn names(document: &Value) -> Vec<String> {
     let operations = operations(document).into_iter();
     operations.map(|(_, _, one)| one["operationId"].as_str().unwrap().to_owned()).collect()
+}
+
+/// What the document says of numbers, times and conflicts is what the server accepts.
+#[test]
+fn the_limits_of_values_stand_in_the_document() {
+    let price = vec![
+        Field::new("id", Kind::I64).role(Role::Key),
+        Field::new("amount", Kind::Currency),
+        Field::new("from", Kind::Time).nullable(true),
+    ];
+    let mut of = Field::new("price", Kind::Reference { table: "price".into(), key: KeyKind::Auto });
+    of.on_delete = OnDelete::Cascade;
+    let note = vec![Field::new("id", Kind::I64).role(Role::Key), of];
+    let mut price = Schema::new("price", price);
+    price.audit = true;
+    let store = Store::builder(Memory::new()).schema(price).schema(Schema::new("note", note));
+    let store = store.open().unwrap();
+    let api = Api::new(&store).page_rows_max(50).router();
+    let server = Server::bind("127.0.0.1:0").unwrap().listeners(1).start(api).unwrap();
+    let mut client = Client::new(server.local_addr());
+    let document = client.get("/api/openapi.json").is(200).value();
+    let query = |path: &str, method: &str, name: &str| {
+        let parameters = document["paths"][path][method]["parameters"].as_array().unwrap();
+        parameters.iter().find(|one| one["name"] == name).unwrap()["schema"].clone()
+    };
+    let limit = query("/api/price", "get", "limit");
+    assert_eq!((&limit["minimum"], &limit["maximum"]), (&json!(0), &json!(50)));
+    client.get("/api/price?limit=50").is(200);
+    client.get("/api/price?limit=51").is(400);
+    client.get("/api/price?limit=0&count=true").is(200);
+
+    let fields = &document["components"]["schemas"]["price.new"]["properties"];
+    assert_eq!(fields["id"]["minimum"], 0);
+    let most = fields["amount"]["maximum"].clone();
+    assert_eq!(most, query("/api/price", "get", "amount")["maximum"]);
+    let insert = |client: &mut Client, row: Value| {
+        client.send("POST /api/price", &[], row.to_string().as_bytes()).status
+    };
+    assert_eq!(insert(&mut client, json!({ "id": 0, "amount": most })), 201);
+    assert_eq!(insert(&mut client, json!({ "id": -1, "amount": 1 })), 422);
+    let beyond = most.as_f64().unwrap() + 1.0;
+    assert_eq!(insert(&mut client, json!({ "amount": beyond })), 422);
+    let time = "^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]{1,6})?)?$";
+    assert_eq!(fields["from"]["pattern"], time);
+    for (text, status) in [
+        ("00:00", 201),
+        ("23:59:59", 201),
+        ("07:30:00.250001", 201),
+        ("", 422),
+        ("24:00:00", 422),
+        ("12:60", 422),
+        ("noon", 422),
+    ] {
+        assert_eq!(insert(&mut client, json!({ "amount": 1, "from": text })), status, "{text}");
+    }
+
+    // A row that others refer to with an action is not replaced.
+    let ways = |table: &str| query(&format!("/api/{table}"), "post", "on_conflict")["enum"].clone();
+    assert_eq!(ways("price"), json!(["refuse", "ignore", "update"]));
+    assert_eq!(ways("note"), json!(["refuse", "ignore", "replace", "update"]));
+    client.send("POST /api/price?on_conflict=replace", &[], br#"{"amount":1}"#).is(400);
+    let options = client.send("OPTIONS /api/price/1/history", &[], b"").is(204);
+    assert_eq!(options.header("allow"), Some("GET, HEAD, OPTIONS"));
+    // No table has a version to compare with.
+    let operations = document["components"]["schemas"]["batch.operation"]["oneOf"].as_array();
+    let has_version = |one: &&Value| one["properties"].get("version").is_some();
+    assert_eq!(operations.unwrap().iter().find(has_version), None);
 }
 
 #[test]

@@ -11,8 +11,10 @@
 //! ```
 //!
 //! Only administrators may do this. The handlers pass each request to the main thread, which has all
-//! that a change replaces (`live.rs`), and wait for its answer. `sql_console.rs` has the route for SQL.
+//! that a change replaces (`live.rs`), and wait for its answer. `sql_console.rs` has the route for SQL,
+//! `description.rs` the operations of both for OpenAPI documents.
 
+pub(super) mod description;
 pub(super) mod sql_console;
 
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -77,6 +77,10 @@ pub(in crate::command) struct Serve {
     #[cfg(feature = "app")]
     #[arg(long)]
     pub(super) no_sql: bool,
+    /// Lets administrators change rows by SQL too, without rules, hooks and history
+    #[cfg(feature = "app")]
+    #[arg(long, conflicts_with = "no_sql")]
+    pub(super) sql_write: bool,
     /// Number of threads, at least 1; if not given, one for each core that the process may use
     #[arg(long, value_parser = positive::<usize>)]
     pub(super) threads: Option<usize>,

@@ -5,6 +5,8 @@ use marmota_auth::Auth;
 use marmota_http::Router;
 
 use super::database::OpenDatabase;
+#[cfg(feature = "app")]
+use super::editing::{self, description, sql_console};
 use super::layers::LayerSlot;
 use super::operators::Watch;
 use super::options::Serve;
@@ -13,7 +15,7 @@ use crate::operations::Operations;
 
 /// The channel to the main thread of a server whose tables can be changed.
 #[cfg(feature = "app")]
-type Events = std::sync::mpsc::Sender<super::editing::ServeEvent>;
+type Events = std::sync::mpsc::Sender<editing::ServeEvent>;
 #[cfg(not(feature = "app"))]
 type Events = ();
 
@@ -115,7 +117,15 @@ impl Serve {
     ) -> Router {
         let (store, watch) = (&database.store, parts.watch);
         let operations = self.operations(parts, database).auth(auth);
-        let api = database.api(self, store).auth(auth).openapi(operations.open_api());
+        let document = operations.open_api();
+        #[cfg(feature = "app")]
+        let document = match self.has_sql(parts) {
+            true => description::add_sql(document, store, self.sql_write),
+            false => document,
+        };
+        #[cfg(feature = "app")]
+        let document = if events.is_some() { description::add_app(document) } else { document };
+        let api = database.api(self, store).auth(auth).openapi(document);
         let routes = api.router().nest("", operations.router());
         let routes = match database.webhooks() {
             Some(webhooks) => routes.nest("", webhooks.router(Some(auth))),
@@ -124,13 +134,13 @@ impl Serve {
         #[cfg(feature = "mcp")]
         let routes = self.mcp.add_to(routes, true, || database.api(self, store).auth(auth));
         #[cfg(feature = "app")]
-        let routes = match !self.no_sql && parts.command.routes.is_none() {
-            true => routes.nest("", super::editing::sql_console::routes(auth, store)),
+        let routes = match self.has_sql(parts) {
+            true => routes.nest("", sql_console::routes(auth, store, self.sql_write)),
             false => routes,
         };
         #[cfg(feature = "app")]
         let routes = match events {
-            Some(events) => routes.nest("", super::editing::routes(auth, events)),
+            Some(events) => routes.nest("", editing::routes(auth, events)),
             None => routes,
         };
         #[cfg(feature = "remote")]
@@ -141,6 +151,12 @@ impl Serve {
             routes.nest("", service.router())
         };
         watch.beside(routes, store, |state| state.auth(auth))
+    }
+
+    /// Returns true if administrators may use SQL.
+    #[cfg(feature = "app")]
+    const fn has_sql(&self, parts: &RouteParts<'_>) -> bool {
+        !self.no_sql && parts.command.routes.is_none()
     }
 
     /// Returns the routes for administrators.

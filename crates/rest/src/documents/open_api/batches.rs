@@ -11,14 +11,17 @@ use std::sync::Arc;
 
 use marmota_http::Method;
 use marmota_model::{Kind, Role, Table};
+use marmota_store::Store;
 use marmota_web::OpenApi;
 use serde_json::{Value, json};
 
+use super::tables::conflicts;
 use super::{answer, body, fields, reference};
 
 /// Adds the route, with the operations on tables that the caller may write to.
-pub(super) fn add(document: OpenApi, tables: &[&Arc<Table>], base: &str) -> OpenApi {
-    let operations: Vec<Value> = tables.iter().flat_map(|table| of_table(table)).collect();
+pub(super) fn add(document: OpenApi, store: &Store, tables: &[&Arc<Table>], base: &str) -> OpenApi {
+    let operations: Vec<Value> =
+        tables.iter().flat_map(|table| of_table(table, conflicts(store, table))).collect();
     let sent = json!({
         "type": "object",
         "required": ["operations"],
@@ -55,29 +58,24 @@ pub(super) fn add(document: OpenApi, tables: &[&Arc<Table>], base: &str) -> Open
 }
 
 /// Returns the operations on a table.
-fn of_table(table: &Table) -> Vec<Value> {
+fn of_table(table: &Table, conflicts: &[&str]) -> Vec<Value> {
     let name = table.name();
     let row = |request: &str| reference(&format!("{name}.{request}"));
     let key = fields::key(table);
-    let version = fields::int64();
-    let conflict = json!({ "enum": ["refuse", "ignore", "replace", "update"] });
+    // A table without versions has none to compare with.
+    let has_version = table.fields().iter().any(|field| field.role == Role::Version);
+    let mut version = fields::int64();
+    version["type"] = json!(["integer", "null"]);
+    let version: &[(&str, Value)] = if has_version { &[("version", version)] } else { &[] };
+    let names: Vec<Option<&str>> = conflicts.iter().copied().map(Some).chain([None]).collect();
+    let conflict = json!({ "enum": names });
     let mut all = vec![
         operation(name, "insert", &[("row", row("new"))], &[("on_conflict", conflict)]),
-        operation(
-            name,
-            "update",
-            &[("key", key.clone()), ("row", row("whole"))],
-            &[("version", version.clone())],
-        ),
-        operation(
-            name,
-            "patch",
-            &[("key", key.clone()), ("row", row("change"))],
-            &[("version", version.clone())],
-        ),
-        operation(name, "delete", &[("key", key.clone())], &[("version", version)]),
+        operation(name, "update", &[("key", key.clone()), ("row", row("whole"))], version),
+        operation(name, "patch", &[("key", key.clone()), ("row", row("change"))], version),
+        operation(name, "delete", &[("key", key.clone())], version),
     ];
-    for (kinds, by) in [(true, fields::int64()), (false, json!({ "type": "number" }))] {
+    for (kinds, by) in [(true, fields::int64()), (false, fields::amount())] {
         let numbers = table.fields().iter().enumerate().filter(|(at, field)| {
             let is_kind = match field.kind {
                 Kind::Int { .. } => kinds,

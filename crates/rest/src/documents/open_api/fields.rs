@@ -30,6 +30,11 @@ const WITHOUT_NUL: &str = r"^[^\x00]*$";
 /// The pattern of a text with a character other than white space.
 const NOT_EMPTY: &str = r"^[^\x00]*[^\s\x00][^\x00]*$";
 
+/// The pattern of a time of day. More forms are read, such as `17`, but not written.
+const TIME: &str = "^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]{1,6})?)?$";
+/// The largest amount that a float has without rounding.
+const AMOUNT_MAX: f64 = 922_337_203_685_477.5;
+
 /// The request that has a row as its body.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Body {
@@ -69,6 +74,17 @@ pub(super) fn written(table: &Table, body: Body) -> Value {
                     version["description"] = json!("The version that the row is expected to have");
                     version
                 }
+                Role::Key if table.key_kind() == KeyKind::Auto => {
+                    let mut key = of_field(table, at, field);
+                    key["minimum"] = json!(0);
+                    key["description"] = json!("The store assigns it if it is 0 or left out");
+                    key
+                }
+                // A new row has no stored file.
+                Role::Plain if body == Body::New && is_file(field) && field.nullable => json!({
+                    "type": "null",
+                    "description": "The bytes are written at the path of the field",
+                }),
                 Role::Plain | Role::Key => of_field(table, at, field),
             };
             (field.name.to_string(), schema)
@@ -86,6 +102,10 @@ pub(super) fn written(table: &Table, body: Body) -> Value {
         "required": required,
         "additionalProperties": false,
     })
+}
+
+fn is_file(field: &Field) -> bool {
+    matches!(field.kind, Kind::File { .. })
 }
 
 /// Returns the fields that a new row requires: those without a default that are not nullable. A key
@@ -150,6 +170,28 @@ pub(super) fn of_field(table: &Table, position: usize, field: &Field) -> Value {
     schema
 }
 
+/// Returns the schema of a value that a field is compared with. A value that no row can have is a valid
+/// condition, so the rules and limits of the field do not apply.
+pub(super) fn compared(table: &Table, position: usize, field: &Field) -> Value {
+    let mut schema = of_field(table, position, field);
+    let limits = match &field.kind {
+        Kind::Int { .. } => int64(),
+        Kind::Reference { key: KeyKind::Auto, .. } => int64(),
+        Kind::Currency => amount(),
+        Kind::Time => of_kind(&field.kind),
+        _ => json!({}),
+    };
+    if let Some(schema) = schema.as_object_mut() {
+        schema.retain(|name, _| matches!(&**name, "type" | "format" | "enum"));
+        for name in ["minimum", "maximum", "pattern"] {
+            if let Some(limit) = limits.get(name) {
+                schema.insert(name.to_owned(), limit.clone());
+            }
+        }
+    }
+    schema
+}
+
 /// Returns the schema of a row's key, for the parameter of a path and the keys of inserted rows.
 pub(super) fn key(table: &Table) -> Value {
     of_key(table.key_kind())
@@ -158,6 +200,16 @@ pub(super) fn key(table: &Table) -> Value {
 /// Returns the schema of a 64-bit integer.
 pub(super) fn int64() -> Value {
     json!({ "type": "integer", "format": "int64", "minimum": i64::MIN, "maximum": i64::MAX })
+}
+
+/// Returns the schema of an amount.
+pub(super) fn amount() -> Value {
+    json!({
+        "type": "number",
+        "minimum": -AMOUNT_MAX,
+        "maximum": AMOUNT_MAX,
+        "description": "An amount with up to four decimals",
+    })
 }
 
 /// Returns the schema of a key of this kind, also for references to such a key.
@@ -176,9 +228,7 @@ fn of_kind(kind: &Kind) -> Value {
         Kind::Int { min: i64::MIN, max: i64::MAX } => int64(),
         Kind::Int { min, max } => json!({ "type": "integer", "minimum": min, "maximum": max }),
         Kind::Float => json!({ "type": "number", "format": "double" }),
-        Kind::Currency => {
-            json!({ "type": "number", "description": "An amount with up to four decimals" })
-        }
+        Kind::Currency => amount(),
         Kind::Text { chars_max: 0, .. } => json!({ "type": "string" }),
         Kind::Text { chars_max, .. } => json!({ "type": "string", "maxLength": chars_max }),
         Kind::Blob => json!({
@@ -215,7 +265,9 @@ fn of_kind(kind: &Kind) -> Value {
         }),
         Kind::Date => json!({ "type": "string", "format": "date" }),
         // A time without an offset, unlike the JSON Schema format `time`.
-        Kind::Time => json!({ "type": "string", "description": "A time of day, ISO 8601" }),
+        Kind::Time => {
+            json!({ "type": "string", "description": "A time of day, ISO 8601", "pattern": TIME })
+        }
         Kind::Timestamp => json!({ "type": "string", "format": "date-time" }),
         Kind::Uuid => json!({ "type": "string", "format": "uuid" }),
         Kind::Enum { variants, .. } => {

@@ -39,7 +39,7 @@
 //! not see its name or its fields.
 
 use marmota_http::Method;
-use marmota_model::{Kind, Role, Table};
+use marmota_model::{Field, Kind, OnDelete, Role, Table};
 use marmota_store::Store;
 use marmota_store::rights::Right;
 use marmota_web::OpenApi;
@@ -53,8 +53,8 @@ use crate::request::answer::JSON_COLUMNS;
 /// table, and batches if the caller may write to any table. `base` is the prefix of the API,
 /// without a slash at the end.
 ///
-/// A store without rights permits everything.
-pub(super) fn add(mut document: OpenApi, store: &Store, base: &str) -> OpenApi {
+/// A store without rights permits everything. `rows_max` is the maximum of `limit`.
+pub(super) fn add(mut document: OpenApi, store: &Store, base: &str, rows_max: u64) -> OpenApi {
     let has_events = store.position().is_ok();
     let mut responses = json!({ "200": answer("The tables", &json!({ "type": "object" })) });
     if has_events {
@@ -73,7 +73,8 @@ pub(super) fn add(mut document: OpenApi, store: &Store, base: &str) -> OpenApi {
     let mut written = Vec::new();
     for table in store.exposed_tables() {
         let may = |right| store.rights().is_none_or(|rights| rights.allow(table, right));
-        let ways = Ways { base, table, document, has_events };
+        let conflicts = conflicts(store, table);
+        let ways = Ways { base, table, document, has_events, rows_max, conflicts };
         let shown = [Right::Read, Right::Insert, Right::Update, Right::Delete]
             .map(|right| (right, may(right)));
         if shown.iter().all(|(_, may)| !may) {
@@ -85,7 +86,21 @@ pub(super) fn add(mut document: OpenApi, store: &Store, base: &str) -> OpenApi {
             written.push(table);
         }
     }
-    if written.is_empty() { document } else { batches::add(document, &written, base) }
+    if written.is_empty() { document } else { batches::add(document, store, &written, base) }
+}
+
+/// Returns the actions of an insert whose row exists. A row is not replaced where the delete in it would
+/// change other rows.
+pub(super) fn conflicts(store: &Store, table: &Table) -> &'static [&'static str] {
+    let acts = |field: &Field| {
+        matches!(&field.kind, Kind::Reference { table: to, .. } if **to == *table.name())
+            && field.on_delete != OnDelete::Restrict
+    };
+    let mut others = store.registry().tables().iter();
+    match others.any(|other| other.fields().iter().any(acts)) {
+        true => &["refuse", "ignore", "update"],
+        false => &["refuse", "ignore", "replace", "update"],
+    }
 }
 
 /// Returns the path of the description of the tables: the prefix, or `/` for an API at the root.
@@ -117,6 +132,10 @@ struct Ways<'t> {
     document: OpenApi,
     /// True if lists can be kept up to date by events: the store records changes.
     has_events: bool,
+    /// The maximum of `limit`.
+    rows_max: u64,
+    /// The actions of an insert whose row exists.
+    conflicts: &'static [&'static str],
 }
 
 impl Ways<'_> {
@@ -270,7 +289,11 @@ impl Ways<'_> {
                  searches of the filter; or `near(field,[0.5,-1],cosine)`, the distance of a vector",
                 &text,
             ),
-            in_query("limit", "Rows in the page", &json!({ "type": "integer", "minimum": 0 })),
+            in_query(
+                "limit",
+                "Rows in the page; 0 only with `count=true`",
+                &json!({ "type": "integer", "minimum": 0, "maximum": self.rows_max }),
+            ),
             in_query("after", "The end of the previous page, from its `next`", &text),
             of_fields(),
             in_query("count", "Adds the total number of rows", &json!({ "type": "boolean" })),
@@ -299,10 +322,7 @@ impl Ways<'_> {
             {
                 continue;
             }
-            let mut schema = fields::of_field(self.table, at, field);
-            if let Some(schema) = schema.as_object_mut() {
-                schema.retain(|name, _| matches!(&**name, "type" | "format" | "enum"));
-            }
+            let schema = fields::compared(self.table, at, field);
             parameters.push(in_query(&field.name, "Equal to this", &schema));
         }
         parameters.push(json!({
@@ -363,7 +383,7 @@ impl Ways<'_> {
         });
         // `anyOf`, since a row without any of its fields also matches the other schema.
         let stored = json!({ "anyOf": [keys, self.row()] });
-        let ways = json!({ "type": "string", "enum": ["refuse", "ignore", "replace", "update"] });
+        let ways = json!({ "type": "string", "enum": self.conflicts });
         let way = in_query("on_conflict", "The action if the row exists", &ways);
         self.on(
             Method::Post,
@@ -396,7 +416,7 @@ impl Ways<'_> {
             }
             let is_currency = field.kind == Kind::Currency;
             let sum = fields::of_field(self.table, at, field);
-            let by = if is_currency { json!({ "type": "number" }) } else { fields::int64() };
+            let by = if is_currency { fields::amount() } else { fields::int64() };
             let by = json!({
                 "type": "object",
                 "required": ["by"],

@@ -1,17 +1,26 @@
-//! SQL for administrators, read-only:
+//! SQL for administrators: statements that read and, with `--sql-write`, those that write rows:
 //!
 //! ```text
 //! POST /api/-/sql
 //! {"sql":"SELECT name, born FROM person WHERE born > ?","values":["1900-01-01"],"limit":100}
 //!
 //! {"columns":["name","born"],"rows":[["Emmy","1982-03-23"]],"is_complete":true,"seconds":0.0004}
+//!
+//! {"sql":"UPDATE person SET born = NULL WHERE id = ?","values":[7],"write":true}
+//!
+//! {"changed":1,"seconds":0.0011}
 //! ```
 //!
-//! On SQLite, a statement has to be read-only by SQLite's own judgement. On PostgreSQL it is executed
+//! On SQLite, a statement without `write` has to be read-only by SQLite's own judgement. On PostgreSQL it is executed
 //! in a read-only transaction that is rolled back, so that it cannot keep a setting that it changes.
 //! Functions that the database user may call can do more than read (`pg_terminate_backend`, for
-//! example): their right has to be revoked in the database. Each statement is in the log, with the name of
-//! the administrator, and in the security events with its rows, time and error.
+//! example): their right has to be revoked in the database.
+//!
+//! A statement with `write` is one INSERT, UPDATE or DELETE, by [`Store::execute`]: rules, hooks, versions
+//! and rights do not apply to it, and audited tables refuse it, because it would leave no history.
+//!
+//! Each statement is in the log, with the name of the administrator, and in the security events with its
+//! rows, time and error.
 
 use std::time::{Duration, Instant};
 
@@ -26,15 +35,15 @@ use serde::Deserialize;
 
 use super::administrator;
 
-const PATH: &str = "/api/-/sql";
+pub(super) const PATH: &str = "/api/-/sql";
 /// The engines whose reading statements were tried to write. MariaDB's can write files of the server
 /// (`SELECT … INTO OUTFILE`).
 const ENGINES: [&str; 3] = ["sqlite", "memory", "postgres"];
 /// The maximum size of a request in bytes.
 const BODY_BYTES_MAX: usize = 256 << 10;
 /// The number of rows of an answer: the default, and the maximum.
-const ROWS: usize = 1_000;
-const ROWS_MAX: usize = 10_000;
+pub(super) const ROWS: usize = 1_000;
+pub(super) const ROWS_MAX: usize = 10_000;
 /// An answer ends once its rows have this many bytes.
 const ANSWER_BYTES: usize = 8 << 20;
 /// A security event has the beginning of a longer statement, in bytes.
@@ -51,6 +60,8 @@ struct Question {
     values: Vec<serde_json::Value>,
     #[serde(default)]
     limit: Option<usize>,
+    #[serde(default)]
+    write: bool,
 }
 
 /// The rows of an answer, as JSON.
@@ -64,54 +75,72 @@ struct SqlAnswer {
     is_full: bool,
 }
 
-/// Returns the route; none if the engine has no SQL that only reads.
-pub(crate) fn routes(auth: &Auth, store: &Store) -> Router {
+/// Returns true if the engine of a store has SQL that only reads.
+pub(super) fn has_sql(store: &Store) -> bool {
     let capability = store.capability();
-    if !capability.sql || !ENGINES.contains(&capability.name) {
+    capability.sql && ENGINES.contains(&capability.name)
+}
+
+/// Returns the route; none if the engine has no SQL that only reads. With `may_write`, statements can
+/// write.
+pub(crate) fn routes(auth: &Auth, store: &Store, may_write: bool) -> Router {
+    if !has_sql(store) {
         return Router::new();
     }
     let (auth, store) = (auth.clone(), store.clone());
     let handler = move |request: Request| {
         let (auth, store) = (auth.clone(), store.clone());
-        async move { answer(&auth, &store, request).await.unwrap_or_else(IntoResponse::into_response) }
+        async move {
+            let answer = answer(&auth, &store, may_write, request).await;
+            answer.unwrap_or_else(IntoResponse::into_response)
+        }
     };
     Router::new().on(Method::Post, PATH, Endpoint::future(handler).body_bytes_max(BODY_BYTES_MAX))
 }
 
-async fn answer(auth: &Auth, store: &Store, request: Request) -> ApiResult {
+async fn answer(auth: &Auth, store: &Store, may_write: bool, request: Request) -> ApiResult {
     let caller = administrator(auth, &request).await?;
     let question: Question = serde_json::from_slice(request.body())
         .map_err(|error| ApiError::bad_request(format!("the body: {error}")))?;
-    let limit = question.limit.unwrap_or(ROWS);
+    let Question { sql, values, limit, write } = question;
+    if write && !may_write {
+        let message =
+            "`write` is true, but this server only reads by SQL: start it with `--sql-write`";
+        return Err(ApiError::bad_request(message));
+    }
+    let limit = limit.unwrap_or(ROWS);
     if !(1..=ROWS_MAX).contains(&limit) {
         let message = format!("`limit` is {limit}; it must be between 1 and {ROWS_MAX}");
         return Err(ApiError::bad_request(message));
     }
-    let values: Vec<Value> = question.values.into_iter().map(value).collect::<Result<_>>()?;
-    log::info!(target: "marmota::sql", "{} reads: {}", caller.caller().name, question.sql);
+    let values: Vec<Value> = values.into_iter().map(value).collect::<Result<_>>()?;
+    let verb = if write { "writes" } else { "reads" };
+    log::info!(target: "marmota::sql", "{} {verb}: {sql}", caller.caller().name);
+    let is_postgres = store.capability().name == "postgres";
     let begun = Instant::now();
     let mut rows = SqlAnswer { limit, ..SqlAnswer::default() };
-    let read = match store.capability().name {
-        "postgres" => read_only(store, &question.sql, values, &mut rows).await,
-        _ => read(store, &question.sql, values, &mut rows).await,
+    let done = match (write, is_postgres) {
+        (true, true) => write_in_time(store, &sql, values).await,
+        (true, false) => execute(store, &sql, values).await,
+        (false, true) => read_only(store, &sql, values, &mut rows).await,
+        (false, false) => read(store, &sql, values, &mut rows).await,
     };
     // The error that ended a full answer is not one of the statement.
-    let read = if rows.is_full { Ok(()) } else { read };
+    let done = if rows.is_full { Ok(rows.count as u64) } else { done };
     auth.report(&SecurityEvent::SqlExecuted {
         user: caller.user(),
-        sql: shortened(&question.sql).to_owned(),
-        rows: rows.count as u64,
+        sql: shortened(&sql).to_owned(),
+        writes: write,
+        rows: done.as_ref().copied().unwrap_or(rows.count as u64),
         ms: u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
-        error: read.as_ref().err().map(|error| error.message().to_owned()),
+        error: done.as_ref().err().map(|error| error.message().to_owned()),
     });
-    read?;
-    let mut body = b"{\"columns\":".to_vec();
-    body.extend(rows.columns.as_deref().unwrap_or(b"[]"));
-    body.extend(b",\"rows\":[");
-    body.extend(&rows.rows);
+    let count = done?;
     let seconds = begun.elapsed().as_secs_f64();
-    let rest = format!("],\"is_complete\":{},\"seconds\":{seconds:.6}}}", !rows.is_full);
-    body.extend(rest.as_bytes());
+    let body = match write {
+        true => format!("{{\"changed\":{count},\"seconds\":{seconds:.6}}}").into_bytes(),
+        false => rows.into_body(seconds),
+    };
     let response = Response::json_bytes(body);
     let internal = |error: marmota_http::HeaderError| Error::new(ErrorKind::Bug, error.to_string());
     Ok(response.with_header("Cache-Control", "no-store".to_owned()).map_err(internal)?)
@@ -126,14 +155,30 @@ fn shortened(sql: &str) -> &str {
     &sql[..end]
 }
 
+/// Writes in a transaction with a time limit for its statement; returns the number of changed rows.
+async fn write_in_time(store: &Store, sql: &str, values: Vec<Value>) -> Result<u64> {
+    let transaction = store.begin().await?;
+    let timeout = TIMEOUT.as_millis().to_string();
+    let setting = "SELECT set_config('statement_timeout',?,true)";
+    transaction.sql(setting).bind(timeout).value::<String>().await?;
+    let changed = execute(&transaction, sql, values).await?;
+    transaction.commit().await?;
+    Ok(changed)
+}
+
+/// Executes a statement that writes; returns the number of changed rows.
+async fn execute(store: &Store, sql: &str, values: Vec<Value>) -> Result<u64> {
+    values.into_iter().fold(store.execute(sql), |statement, value| statement.bind(value)).await
+}
+
 /// Reads rows in a read-only transaction, which cannot become one that writes after its first
-/// statement.
+/// statement; returns their number.
 async fn read_only(
     store: &Store,
     sql: &str,
     values: Vec<Value>,
     rows: &mut SqlAnswer,
-) -> Result<()> {
+) -> Result<u64> {
     let transaction = store.begin().await?;
     let settings = "SELECT set_config('transaction_read_only','on',true), \
                     set_config('statement_timeout',?,true)";
@@ -144,16 +189,28 @@ async fn read_only(
     };
     let done = done.await;
     let ended = transaction.rollback().await;
-    done.and(ended.map(drop))
+    done.and_then(|count| ended.map(|_| count))
 }
 
-/// Reads rows up to the limits of an answer.
-async fn read(store: &Store, sql: &str, values: Vec<Value>, rows: &mut SqlAnswer) -> Result<()> {
+/// Reads rows up to the limits of an answer; returns their number.
+async fn read(store: &Store, sql: &str, values: Vec<Value>, rows: &mut SqlAnswer) -> Result<u64> {
     let query = values.into_iter().fold(store.sql(sql), |query, value| query.bind(value));
-    query.map(|row| rows.push(row)).await.map(drop)
+    query.map(|row| rows.push(row)).await?;
+    Ok(rows.count as u64)
 }
 
 impl SqlAnswer {
+    /// Returns the answer as JSON.
+    fn into_body(self, seconds: f64) -> Vec<u8> {
+        let mut body = b"{\"columns\":".to_vec();
+        body.extend(self.columns.as_deref().unwrap_or(b"[]"));
+        body.extend(b",\"rows\":[");
+        body.extend(&self.rows);
+        let rest = format!("],\"is_complete\":{},\"seconds\":{seconds:.6}}}", !self.is_full);
+        body.extend(rest.as_bytes());
+        body
+    }
+
     /// Adds a row. An error ends the statement.
     fn push(&mut self, row: &SqlRow<'_>) -> Result<()> {
         let columns = row.columns().list();
