@@ -1,5 +1,7 @@
 // Elements, messages and dialogs.
 
+import { t } from './texts.js'
+
 const PROPERTIES = new Set(['value', 'checked', 'selected', 'indeterminate', 'disabled', 'textContent'])
 
 // An element. `on…` is a listener; null, undefined and false leave an attribute or child out.
@@ -51,7 +53,7 @@ export const notify = (text, kind = 'ok') => {
   const area = document.getElementById('messages')
   if (kind === 'ok') area.querySelectorAll('.message.ok').forEach(old => old.remove())
   const message = h('div', { class: `message ${kind}` }, h('span', {}, text))
-  message.append(button('Close', () => message.remove(), { kind: 'plain' }))
+  message.append(button(t('Close'), () => message.remove(), { kind: 'plain' }))
   area.append(message)
   if (kind === 'ok') setTimeout(() => message.remove(), 6000)
 }
@@ -62,8 +64,8 @@ export const clearErrors = () =>
 // The description of an error, with the fields at fault.
 export const describe = error => {
   const others = (error.errors ?? []).filter(({ message }) => !error.message.includes(message))
-  const fields = others.map(({ field, message }) => `${field} ${message}`)
-  return [error.message, ...fields].join(' · ')
+  const fields = others.map(({ field, message }) => `${field} ${t(message)}`)
+  return [t(error.message), ...fields].join(' · ')
 }
 
 export const fail = error => notify(describe(error), 'bad')
@@ -81,7 +83,7 @@ export const openDialog = (title, ...children) => {
 export const confirmed = (question, action) => new Promise(resolve => {
   const dialog = openDialog(question, h('div', { class: 'buttons' },
     button(action, () => { resolve(true); dialog.close() }, { kind: 'danger' }),
-    button('Cancel', () => dialog.close())))
+    button(t('Cancel'), () => dialog.close())))
   dialog.addEventListener('close', () => resolve(false))
 })
 
@@ -91,10 +93,10 @@ export const secret = (label, text) => {
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(text)
-      notify('Copied')
+      notify(t('Copied'))
     } catch { field.select() }
   }
-  return h('div', { class: 'secret' }, labelled(label, field), button('Copy', copy))
+  return h('div', { class: 'secret' }, labelled(label, field), button(t('Copy'), copy))
 }
 
 // A form whose submit runs `send`; meanwhile its buttons are disabled. Errors of fields are shown at
@@ -111,7 +113,7 @@ export const form = (children, { submit, send, fields = {}, extra = [] }) => {
       await send()
     } catch (error) {
       const others = (error.errors ?? []).filter(({ field, message }) => {
-        fields[field]?.setError(message)
+        fields[field]?.setError(t(message))
         return !fields[field]
       })
       alert.textContent = describe({ message: error.message, errors: others })

@@ -200,7 +200,7 @@ const fileControl = (table, field, value, key) => {
 export const isHidden = field => field.readable === false
 const isUpdatable = field => field.updatable !== false
 
-export const formField = (table, field, value, { isNew, key }) => {
+export const formField = (table, field, value, { isNew, key, label }) => {
   if (isStored(field)) return null
   const isUpload = field.kind === 'file' || field.kind === 'blob'
   if (!isNew && isHidden(field) && !isUpdatable(field)) return null
@@ -210,7 +210,7 @@ export const formField = (table, field, value, { isNew, key }) => {
     : isUpload ? fileControl(table, field, value, key) : controlOf(field, value, { isNew })
   const isRequired = isNew && !field.nullable && field.default === undefined && field.kind !== 'boolean' && (field.role !== 'key' || table.key_given_by === 'client')
   const name = [field.name, h('span', { class: 'kind' }, ` ${field.kind}`)]
-  const element = labelled(name, control.element, { hint: hintOf(field), required: isRequired })
+  const element = labelled(label ?? name, control.element, { hint: hintOf(field), required: isRequired })
   const read = () => {
     try {
       const read = control.read()

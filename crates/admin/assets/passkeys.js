@@ -16,14 +16,52 @@ const inWords = async work => {
   }
 }
 
+// Whether this browser has used a passkey here, so that it can offer one in the field of the name.
+const REMEMBERED = 'marmota-passkey'
+export const rememberPasskey = () => localStorage.setItem(REMEMBERED, 'yes')
+export const remembersPasskey = () => hasPasskeys && localStorage.getItem(REMEMBERED) !== null
+
+// The offer of the field, which ends when the person asks for a passkey in another way.
+let offer = null
+const endOffer = () => {
+  offer?.abort()
+  offer = null
+}
+
+// Returns the answer of a passkey that the person chooses in the suggestions of the field, or null if the
+// browser has no such suggestions, or the offer has ended. A challenge ends after five minutes, so a new one
+// is requested before.
+export const autofilled = async () => {
+  if (!await PublicKeyCredential.isConditionalMediationAvailable?.()) return null
+  for (;;) {
+    endOffer()
+    const mine = offer = new AbortController()
+    const renewed = setTimeout(() => mine.abort('renew'), 4 * 60 * 1000)
+    try {
+      const publicKey = PublicKeyCredential.parseRequestOptionsFromJSON(await send('POST', '/auth/passkeys/challenge'))
+      if (mine.signal.aborted) return null
+      return (await navigator.credentials.get({ publicKey, mediation: 'conditional', signal: mine.signal })).toJSON()
+    } catch {
+      // A page in the background is not renewed, and errors are those of no request of the person.
+      if (mine.signal.reason !== 'renew' || document.hidden) return null
+    } finally {
+      clearTimeout(renewed)
+    }
+  }
+}
+
 // Returns the answer of a passkey that the person chooses.
 export const signed = () => inWords(async () => {
+  endOffer()
   const publicKey = PublicKeyCredential.parseRequestOptionsFromJSON(await send('POST', '/auth/passkeys/challenge'))
-  return (await navigator.credentials.get({ publicKey })).toJSON()
+  const passkey = (await navigator.credentials.get({ publicKey })).toJSON()
+  rememberPasskey()
+  return passkey
 })
 
 // Makes a passkey, and returns its answer.
 export const made = () => inWords(async () => {
+  endOffer()
   const publicKey = PublicKeyCredential.parseCreationOptionsFromJSON(await send('POST', '/auth/passkeys/options'))
   return (await navigator.credentials.create({ publicKey })).toJSON()
 })

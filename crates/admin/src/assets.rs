@@ -62,6 +62,7 @@ pub(crate) const ASSETS: &[Asset] = &[
     asset!(SCRIPT, "snippets.js"),
     asset!(SCRIPT, "sql.js"),
     asset!(SCRIPT, "start.js"),
+    asset!(SCRIPT, "texts.js"),
     asset!(SCRIPT, "events.js"),
     asset!(SCRIPT, "statistics.js"),
     asset!(SCRIPT, "webhooks.js"),
@@ -69,7 +70,7 @@ pub(crate) const ASSETS: &[Asset] = &[
 ];
 
 /// The paths of the files of `/account`. The other pages do not need the first ones.
-const ACCOUNT: [&str; 8] = [
+const ACCOUNT: [&str; 10] = [
     "/account",
     "/admin/assets/account.js",
     "/admin/assets/style.css",
@@ -78,6 +79,8 @@ const ACCOUNT: [&str; 8] = [
     "/admin/assets/dom.js",
     "/admin/assets/json.js",
     "/admin/assets/passkeys.js",
+    "/admin/assets/fields.js",
+    "/admin/assets/texts.js",
 ];
 
 /// The files of `/account`.

@@ -7,6 +7,7 @@
 //! | `/admin` | tables and rows, users, groups, keys, statistics |
 //! | `/docs` | the operations of the OpenAPI document |
 //! | `/account` | signing in and up, passwords, and the account of a user |
+//! | `/account/texts.json` | the texts of `/account` in a language |
 //! | `/admin/assets/…` | scripts, styles, and `settings.json` |
 //!
 //! The pages are static files that are compiled into the program. They use the public REST API with
@@ -15,6 +16,7 @@
 //! enforces both.
 #![forbid(unsafe_code)]
 
+mod account_texts;
 mod assets;
 mod pages;
 

@@ -7,6 +7,7 @@ use marmota_http::{
 };
 use serde_json::json;
 
+use crate::account_texts::AccountTexts;
 use crate::assets::{Asset, account_assets, admin_assets};
 
 /// The Content Security Policy of the pages: scripts, styles, images and requests only of the
@@ -24,6 +25,8 @@ pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self
 const SETTINGS: &str = "/admin/assets/settings.json";
 /// The path of the application's style for `/account`.
 const STYLE: &str = "/account/style.css";
+/// The path of the texts of `/account`.
+const TEXTS: &str = "/account/texts.json";
 
 /// The pages of a program with a REST API: `/`, `/admin` and `/docs`.
 ///
@@ -53,6 +56,7 @@ pub struct AdminPages {
     title: String,
     version: String,
     account_style: String,
+    account_texts: AccountTexts,
 }
 
 impl AdminPages {
@@ -69,6 +73,7 @@ impl AdminPages {
             title: "Marmota".to_owned(),
             version: String::new(),
             account_style: String::new(),
+            account_texts: AccountTexts::built_in(),
         }
     }
 
@@ -139,6 +144,26 @@ impl AdminPages {
         self
     }
 
+    /// Adds a language to the pages for `/account`, or texts to one. Default: English and German. `language`
+    /// is a code such as `fr`. `json` is an object of texts, by their English texts; those that are missing
+    /// stay English. An error of the API is such a text, too, and so is the label of a field of the
+    /// profile.
+    ///
+    /// ```
+    /// let french = r#"{ "Sign in": "Se connecter", "Sign in to {title}": "Se connecter à {title}" }"#;
+    /// let pages = marmota_admin::AdminPages::new("/api").account_texts("fr", french)?;
+    /// # let _ = pages;
+    /// assert!(marmota_admin::AdminPages::new("/api").account_texts("fr", "[]").is_err());
+    /// # Ok::<(), String>(())
+    /// ```
+    ///
+    /// # Errors
+    /// A message, for a code that is not one of a language, and for a text that is not such an object.
+    pub fn account_texts(mut self, language: &str, json: &str) -> Result<Self, String> {
+        self.account_texts.add(language, json)?;
+        Ok(self)
+    }
+
     /// Adds the pages `/`, `/admin` and `/docs` to a program's routes. A path that has a route already
     /// keeps it.
     pub fn add_to(&self, router: Router) -> Router {
@@ -179,6 +204,19 @@ impl AdminPages {
             pages = pages.direct(Method::Get, path, move |request, out| {
                 let body = text.clone().into_bytes();
                 out.respond(answer(request, media_type, &etag(&body), body));
+                Flow::Done
+            });
+        }
+        if style.is_some() && !has(&router, TEXTS) {
+            let texts = self.account_texts.clone();
+            pages = pages.direct(Method::Get, TEXTS, move |request: &Request, out| {
+                let body = texts.document_for(request).to_string().into_bytes();
+                let response = answer(request, "application/json", &etag(&body), body);
+                out.respond(
+                    response
+                        .with_header("Vary", "Accept-Language")
+                        .unwrap_or_else(|_| Response::from_status(Status::INTERNAL_SERVER_ERROR)),
+                );
                 Flow::Done
             });
         }
@@ -286,6 +324,58 @@ mod tests {
                 assert!(account_assets().any(|asset| asset.path == path), "{path}");
             }
         }
+    }
+
+    #[test]
+    fn texts_are_those_of_the_language() {
+        let french = r#"{"Sign in":"Se connecter"}"#;
+        let pages = AdminPages::new("/api").account_texts("fr", french).unwrap();
+        let router = pages.add_account_to(Router::new());
+        let texts = |path: &str, accepted: &str| -> serde_json::Value {
+            let request = TestRequest::get(path).header("Accept-Language", accepted);
+            let answer = router.call(request).unwrap();
+            assert_eq!(answer.header("Vary"), Some("Accept-Language"));
+            serde_json::from_str(answer.text()).unwrap()
+        };
+        let of = |path: &str, accepted: &str| {
+            let texts = texts(path, accepted);
+            assert_eq!(texts["languages"], json!(["de", "en", "fr"]));
+            (texts["language"].clone(), texts["texts"]["Sign in"].clone())
+        };
+        assert_eq!(of(TEXTS, "de-AT,de;q=0.9,en"), (json!("de"), json!("Anmelden")));
+        assert_eq!(of(TEXTS, "fr"), (json!("fr"), json!("Se connecter")));
+        assert_eq!(of(TEXTS, "en-GB,de"), (json!("en"), json!(null)));
+        assert_eq!(of(TEXTS, "xx, *"), (json!("en"), json!(null)));
+        // The choice of the person is before that of the browser.
+        let chosen = format!("{TEXTS}?lang=de");
+        assert_eq!(of(&chosen, "fr"), (json!("de"), json!("Anmelden")));
+        let unknown = format!("{TEXTS}?lang=..%2F");
+        assert_eq!(of(&unknown, "fr"), (json!("fr"), json!("Se connecter")));
+        for (language, texts) in [("", "{}"), ("F R", "{}"), ("fr", "[]"), ("fr", r#"{"a":1}"#)] {
+            assert!(AdminPages::new("/api").account_texts(language, texts).is_err(), "{language}");
+        }
+    }
+
+    /// Each text of the scripts has a translation, and no translation is of no use.
+    #[test]
+    fn german_is_complete() {
+        let mut used = std::collections::BTreeSet::new();
+        for asset in account_assets().filter(|asset| asset.path.ends_with(".js")) {
+            let text = std::str::from_utf8(asset.bytes).unwrap();
+            for part in text.split("t('").skip(1) {
+                used.extend(part.split('\'').next().map(str::to_owned));
+            }
+        }
+        let german = AccountTexts::built_in();
+        for text in ["Sign in", "{count} recovery codes are left.", "Cancel"] {
+            assert!(used.contains(text), "{text}");
+        }
+        // Other functions end with the letter as well.
+        let is_text =
+            |text: &&String| text.starts_with(|first: char| first.is_uppercase() || first == '{');
+        let missing: Vec<_> =
+            used.iter().filter(is_text).filter(|text| !german.has("de", text)).collect();
+        assert!(missing.is_empty(), "{missing:?}");
     }
 
     #[test]

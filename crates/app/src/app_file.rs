@@ -238,6 +238,22 @@ impl AppFile {
         tables.filter_map(|(name, document)| Some((name.clone(), time(document)?))).collect()
     }
 
+    /// Returns the table with a row for each user, if there is one.
+    ///
+    /// ```
+    /// use marmota_app::AppFile;
+    ///
+    /// let text = "[tables.person]\nprofile = true\n\
+    ///             [tables.person.fields]\nid = { kind = \"integer\", role = \"key\" }\n";
+    /// assert_eq!(AppFile::parse_toml(text)?.profile(), Some("person"));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub fn profile(&self) -> Option<&str> {
+        let mut tables = self.document.tables.iter();
+        tables.find(|(_, document)| document.profile).map(|(name, _)| name.as_str())
+    }
+
     /// Returns the webhooks, in their order.
     #[must_use]
     pub fn webhooks(&self) -> Vec<AppWebhook> {

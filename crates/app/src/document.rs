@@ -44,6 +44,10 @@ pub(crate) struct TableDocument {
     /// it they authenticate again. Default: always.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) step_up: Option<String>,
+    /// True if the table has a row for each user, with fields of users that are the application's own. It
+    /// has the field `user`, a unique integer that is not null. Default: false.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) profile: bool,
     /// Indexes over one or more fields, in addition to those of `unique` and `index` fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) indexes: Vec<IndexDocument>,

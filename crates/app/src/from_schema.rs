@@ -58,6 +58,7 @@ pub(crate) fn document(schema: &Schema) -> Result<TableDocument> {
         was: schema.was.as_deref().map(str::to_owned),
         audit: schema.audit,
         step_up: None,
+        profile: false,
         indexes,
         relations,
         fields,

@@ -208,7 +208,7 @@ impl Auth {
         self.0.changed(tx, SecurityEvent::UserChanged { user })
     }
 
-    /// Removes a user with all sessions and keys.
+    /// Removes a user with all sessions and keys, and the row of [`crate::Settings::profile`].
     ///
     /// The id is never assigned again, so no later user gets access to the rows of this one.
     ///
@@ -224,6 +224,7 @@ impl Auth {
             tx.delete_where::<Passkey>(Passkey::USER.eq(Ref::new(user))).run()?;
             tx.delete_where::<PasskeyChallenge>(PasskeyChallenge::USER.eq(user)).run()?;
             tx.delete_where::<LinkedIdentity>(LinkedIdentity::USER.eq(Ref::new(user))).run()?;
+            self.0.delete_profile(tx, user)?;
             ids::count_those_there(tx)?;
             let gone = tx.get::<User>(user).run()?;
             tx.delete::<User>(user).run()?;

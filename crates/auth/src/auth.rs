@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use marmota_model::{Error, ErrorKind, Ref, Result, Timestamp};
+use marmota_model::{Error, ErrorKind, Ref, Result, Table, Timestamp};
 use marmota_store::background::BackgroundBatch;
 use marmota_store::history::HISTORY_TABLE;
 use marmota_store::rights::{Grant, OWN_PREFIX, Right, Rights};
@@ -21,6 +21,7 @@ use crate::credentials::token::{self, TokenHash};
 use crate::ids;
 use crate::known::{Found, Identity, Knowledge, KnownCount, Proof};
 use crate::models::{ApiKey, LoginSession, User, managers};
+use crate::profile::{check_profile, form_of};
 use crate::security_event::{Recorder, SecurityEvent};
 use crate::settings::Settings;
 
@@ -63,6 +64,10 @@ pub(crate) struct Inner {
     pub(crate) fetches: Arc<ThreadPool>,
     /// Keeps security events.
     pub(crate) recorder: Recorder,
+    /// The table of the application with a row for each user.
+    pub(crate) profile: Option<Arc<Table>>,
+    /// That table as a new user sees it.
+    pub(crate) profile_form: Option<Arc<Table>>,
     pub(crate) knowledge: Knowledge,
     pub(crate) jwts: Jwts,
     /// Changed ends of sessions, and ended sessions, written in the background.
@@ -142,7 +147,7 @@ impl Auth {
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] for a store without the models, or a grant on an unknown table;
-    /// [`ErrorKind::Invalid`] for invalid settings.
+    /// [`ErrorKind::Invalid`] for invalid settings, such as a table that cannot be the profile.
     pub fn new(store: &Store, mut settings: Settings) -> Result<Self> {
         let registry = store.registry();
         registry.of::<User>()?;
@@ -152,6 +157,12 @@ impl Auth {
         for (table, _) in &settings.step_up {
             store.table(table)?;
         }
+        let profile =
+            settings.profile.as_deref().map(|name| check_profile(store, name)).transpose()?;
+        let profile_form = match &profile {
+            Some(table) => form_of(store, table, &settings.everyone)?,
+            None => None,
+        };
         let nobody = match settings.anonymous.is_empty() {
             true => None,
             false => Some(store.with_rights(Rights::new(registry, None, &settings.anonymous)?)),
@@ -176,6 +187,8 @@ impl Auth {
             sign_ins: Attempts::new(SIGN_INS_MAX, settings.attempts_window),
             fetches: Arc::new(ThreadPool::new("marmota-issuers", 2).waiting_max(FETCHES_MAX)),
             recorder: Recorder::new(store, settings.events_max),
+            profile,
+            profile_form,
             store: store.clone(),
             settings,
         };

@@ -30,7 +30,7 @@ pub enum SecurityEvent {
     MailRequested { mail: MailKind, email: String, address: Option<IpAddr> },
     /// A request of a mail was refused, or its mail was not sent, because there were too many.
     MailLimited { email: String, address: Option<IpAddr> },
-    /// The token of a link was unknown, used or expired.
+    /// The token of a link was unknown, used or expired, or used for another address.
     LinkRefused { address: Option<IpAddr> },
     /// A person was invited.
     Invited { email: String },
@@ -62,7 +62,10 @@ pub enum SecurityEvent {
     IdentityLinked { user: i64, issuer: String },
     /// An account of a provider was removed from a user.
     IdentityUnlinked { user: i64 },
-    /// The answer of a provider was refused.
+    /// A page of another origin sent a request with the session of a user, or one that would start a
+    /// session.
+    CrossSiteRefused { path: String, address: Option<IpAddr> },
+    /// The answer of a provider was refused, or a page to return to that is of another server.
     SignInRefused { reason: String, address: Option<IpAddr> },
     /// A sign-in with a provider or a passkey was refused because the client has begun too many.
     SignInLimited { address: Option<IpAddr> },
@@ -109,6 +112,7 @@ impl SecurityEvent {
                 | Self::CodeFailed { .. }
                 | Self::CodeLimited { .. }
                 | Self::PasskeyRefused { .. }
+                | Self::CrossSiteRefused { .. }
                 | Self::SignInRefused { .. }
                 | Self::SignInLimited { .. }
                 | Self::TokenRefused { .. }

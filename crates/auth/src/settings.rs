@@ -50,6 +50,7 @@ pub struct Settings {
     pub(crate) passkeys: Option<Arc<dyn PasskeyProtocol>>,
     pub(crate) events_max: u64,
     pub(crate) step_up: Vec<(String, Duration)>,
+    pub(crate) profile: Option<String>,
     pub(crate) title: String,
     pub(crate) account_url: String,
     pub(crate) login_links: bool,
@@ -86,6 +87,7 @@ impl Default for Settings {
             passkeys: None,
             events_max: 100_000,
             step_up: Vec::new(),
+            profile: None,
             title: "Marmota".to_owned(),
             account_url: "http://127.0.0.1:8080/account".to_owned(),
             login_links: false,
@@ -230,6 +232,42 @@ impl Settings {
     /// such a table.
     pub fn step_up(mut self, table: impl Into<String>, time: Duration) -> Self {
         self.step_up.push((table.into(), time));
+        self
+    }
+
+    /// Sets the table with the fields of users that are the application's own, such as a display name.
+    /// Default: none.
+    ///
+    /// It has the field `user`, unique and not null: a reference to the user, or an integer with the id. An
+    /// account that is made by a link gets its row in the same transaction
+    /// ([`crate::Auth::join_with_profile`]), and a user who is removed takes it along.
+    ///
+    /// ```
+    /// use marmota_auth::{Auth, Settings, User};
+    /// use marmota_derive::Model;
+    /// use marmota_memory::Memory;
+    /// use marmota_model::Ref;
+    /// use marmota_store::Store;
+    /// use marmota_store::rights::{Grant, Right};
+    ///
+    /// #[derive(Clone, Debug, Model)]
+    /// struct Profile {
+    ///     id: i64,
+    ///     #[model(unique)]
+    ///     user: Ref<User>,
+    ///     #[model(not_empty, max = 60)]
+    ///     display_name: String,
+    /// }
+    ///
+    /// let builder = Store::builder(Memory::new()).model::<Profile>();
+    /// let store = marmota_auth::models(builder).open()?;
+    /// let own = Grant::new("profile", &Right::ALL).rule("user = @user.id");
+    /// let auth = Auth::new(&store, Settings::default().profile("profile").everyone([own]))?;
+    /// assert!(auth.profile_form().is_some_and(|form| form.name() == "profile"));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    pub fn profile(mut self, table: impl Into<String>) -> Self {
+        self.profile = Some(table.into());
         self
     }
 

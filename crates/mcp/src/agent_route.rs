@@ -14,10 +14,11 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
-use marmota_http::{Endpoint, Method, Request, Response, Router, Status};
+use marmota_http::{Endpoint, Method, RateLimit, Request, Response, Router, Status};
 use marmota_model::{Error, ErrorKind, Result};
 use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
@@ -33,6 +34,11 @@ const PATH: &str = "/mcp";
 const BODY_BYTES_MAX: usize = 1 << 20;
 /// How many requests are executed at a time; each has a thread. Others wait.
 const CALLS_MAX: usize = 16;
+/// How many requests may wait.
+const WAITING_MAX: usize = 64;
+/// The requests of a token in a second, and at once.
+const PER_SECOND: f64 = 10.0;
+const BURST: u32 = 100;
 
 /// The route `POST /mcp` for agents, over the routes of an API in this process.
 ///
@@ -50,7 +56,29 @@ pub struct AgentRoute {
     routes: Arc<Router>,
     options: McpOptions,
     requires_token: bool,
+    per_second: f64,
+    burst: u32,
     calls: Arc<Semaphore>,
+    /// The requests that are executed or wait.
+    begun: AtomicUsize,
+}
+
+/// A request that is counted until it is answered.
+struct Begun<'r>(&'r AtomicUsize);
+
+impl<'r> Begun<'r> {
+    /// Counts a request; `None` if too many wait.
+    fn of(begun: &'r AtomicUsize) -> Option<Self> {
+        let before = begun.fetch_add(1, Ordering::Relaxed);
+        let counted = Self(begun);
+        (before < CALLS_MAX + WAITING_MAX).then_some(counted)
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl AgentRoute {
@@ -60,6 +88,9 @@ impl AgentRoute {
             routes: Arc::new(routes),
             options,
             requires_token: false,
+            per_second: PER_SECOND,
+            burst: BURST,
+            begun: AtomicUsize::new(0),
             calls: Arc::new(Semaphore::new(CALLS_MAX)),
         }
     }
@@ -71,13 +102,24 @@ impl AgentRoute {
         self
     }
 
+    /// Sets how many requests are answered for one token (without one, for one address): `per_second`, and
+    /// up to `burst` at once. Others are answered 429 with `Retry-After`. Default: 10 and 100.
+    pub const fn rate(mut self, per_second: f64, burst: u32) -> Self {
+        (self.per_second, self.burst) = (per_second, burst);
+        self
+    }
+
     /// Returns a router with the route.
     #[must_use]
     pub fn router(self) -> Router {
+        let limit = RateLimit::per(self.per_second, self.burst, |request| {
+            let token = token(request).ok().flatten();
+            token.or_else(|| request.client_ip().map(|address| address.to_string()))
+        });
         let route = Arc::new(self);
         let endpoint =
             Endpoint::future(move |request: Request| answer(Arc::clone(&route), request));
-        Router::new().on(Method::Post, PATH, endpoint.body_bytes_max(BODY_BYTES_MAX))
+        Router::new().on(Method::Post, PATH, endpoint.body_bytes_max(BODY_BYTES_MAX)).layer(limit)
     }
 
     /// Makes the server of a caller. It blocks the thread.
@@ -100,6 +142,12 @@ async fn answer(route: Arc<AgentRoute>, request: Request) -> Response {
         }
         Ok(token) => token,
         Err(detail) => return unauthenticated(detail),
+    };
+    let Some(_begun) = Begun::of(&route.begun) else {
+        let busy = Response::problem(Status::SERVICE_UNAVAILABLE, "too many agents; try again");
+        return busy
+            .with_header("Retry-After", "1")
+            .unwrap_or_else(|_| Response::from_status(Status::SERVICE_UNAVAILABLE));
     };
     // The semaphore is never closed.
     let Ok(_permit) = route.calls.acquire().await else {

@@ -35,8 +35,9 @@ mod self_service;
 use std::sync::Arc;
 use std::time::Duration;
 
-use marmota_auth::{Proof, User};
+use marmota_auth::{Proof, SecurityEvent, User};
 use marmota_http::{Endpoint, Flow, IntoResponse, Method, Request, Response, Router, Status};
+use marmota_model::text::excerpt;
 use marmota_model::{Error, ErrorKind, Result as ModelResult};
 use marmota_store::rights::Grant;
 use marmota_web::{ApiError, authenticate, session_cookie, sign_in_cookie, sign_in_secret};
@@ -121,7 +122,11 @@ async fn answer(
     route: Route,
     connects: bool,
 ) -> Result<Response, ApiError> {
-    request.check_site()?;
+    if let Err(refused) = request.check_site() {
+        let (path, address) = (excerpt(request.path()), request.client_ip());
+        authenticator.auth.report(&SecurityEvent::CrossSiteRefused { path, address });
+        return Err(refused.into());
+    }
     if !request.body().is_empty() || request.header("origin").is_some() {
         let reads = matches!(request.method(), Method::Get | Method::Head | Method::Delete);
         if !reads && !request.body().is_empty() {
@@ -255,6 +260,7 @@ fn me(asked: &AccountRequest) -> ModelResult<Reply> {
         "name": caller.name,
         "email": user.email,
         "has_app": asked.auth.has_app(known.user())?,
+        "has_password": user.has_password(),
         "recovery_codes": asked.auth.recovery_codes_left(known.user())?,
         "session": match known.proof() {
             Proof::Session(session) => Some(session),

@@ -203,3 +203,90 @@ fn a_person_signs_up_and_protects_the_account() {
         }
     });
 }
+
+/// The tables of an application with fields of users.
+const TABLES: &str = "
+[tables.person]
+profile = true
+
+[tables.person.fields]
+id = { kind = 'integer', role = 'key' }
+user = { kind = 'integer', unique = true }
+display_name = { kind = 'text', max = 60, not_empty = true }
+is_paying = { kind = 'boolean', default = false }
+
+[[groups.everyone.grants]]
+table = 'person'
+rights = ['read', 'insert', 'update']
+rule = 'user = @user.id'
+except = ['is_paying']
+";
+
+#[test]
+fn a_person_fills_in_fields_of_the_application_in_their_language() {
+    let catcher = MailCatcher::start().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let tables = folder.path().join("app.toml");
+    std::fs::write(&tables, TABLES).unwrap();
+    let texts = folder.path().join("texts");
+    std::fs::create_dir_all(texts.join("fr")).unwrap();
+    let french = r#"{ "Your account": "Votre compte", "Display name": "Nom affiché" }"#;
+    std::fs::write(texts.join("fr/account.json"), french).unwrap();
+    let program = Program::start(&[
+        "--auth",
+        "--sign-up=open",
+        &format!("--mail-url={}", catcher.url()),
+        "--mail-from=Shop <shop@example.org>",
+        &format!("--app={}", tables.display()),
+        &format!("--mail-templates={}", texts.display()),
+    ]);
+    let account = format!("{}/account", program.url);
+    let driver = Driver::start();
+    run(async {
+        let page = driver.browser(Look::Light).await;
+        page.open(&format!("{account}?lang=de")).await;
+        page.shows("Bei marmota anmelden").await;
+        page.wait("document.documentElement.lang === 'de'").await;
+        page.is_accessible("account-german").await;
+        page.run("localStorage.setItem('marmota-language', 'de')").await;
+        page.press("Konto anlegen").await;
+        page.fill("E-Mail-Adresse", ANN).await;
+        page.press("Weiter").await;
+        page.shows("Sehen Sie in Ihre E-Mails").await;
+
+        // The language is remembered. A value that breaks a rule makes no account.
+        page.open("about:blank").await;
+        page.open(&format!("{account}#/join/{}", catcher.mail(0).unwrap().token())).await;
+        page.fill("Neues Passwort", PASSWORD).await;
+        page.hides("Is paying").await;
+        page.press("Konto anlegen").await;
+        page.wait("document.querySelector('[aria-invalid]')").await;
+        page.is_accessible("account-fields").await;
+        page.fill("Display name", "Ann").await;
+        page.press("Konto anlegen").await;
+        page.shows("Ihr Konto ist fertig").await;
+        page.press("Anmelden").await;
+        page.fill("E-Mail-Adresse oder Name", ANN).await;
+        page.fill("Passwort", PASSWORD).await;
+        page.press("Anmelden").await;
+        page.shows("Ihr Konto").await;
+        let name = "[...document.querySelectorAll('input')].some(one => one.value === ";
+        page.wait(&format!("{name}'Ann')")).await;
+        page.fill("Display name", "Ann B.").await;
+        page.press("Profil speichern").await;
+        page.shows("Das Profil wurde gespeichert").await;
+        page.wait(&format!("{name}'Ann B.')")).await;
+        page.is_accessible("account-profile").await;
+
+        // A language of the application, of which some texts are missing.
+        let french = "const choice = document.querySelector('#user select')
+            choice.value = 'fr'
+            choice.dispatchEvent(new Event('change'))";
+        page.run(french).await;
+        page.shows("Votre compte").await;
+        page.shows("Nom affiché").await;
+        page.shows("Change password").await;
+        page.loads_nothing_foreign().await;
+        page.close().await;
+    });
+}

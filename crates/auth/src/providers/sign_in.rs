@@ -95,6 +95,8 @@ impl Auth {
         if let Some(next) = next.filter(|next| !is_own_path(next)) {
             let next = marmota_model::text::excerpt(next);
             let message = format!("`next` must be a path of this server such as /shop, not {next}");
+            let reason = message.clone();
+            self.report(&SecurityEvent::SignInRefused { reason, address: client.address });
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let providers = self.providers()?;

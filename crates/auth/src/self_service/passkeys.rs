@@ -26,6 +26,8 @@ use std::time::Duration;
 const PASSKEYS_MAX: u64 = 20;
 /// The maximum length of a name in characters.
 const NAME_CHARS_MAX: usize = 100;
+/// What a change of passkeys is called in messages.
+const CHANGE: &str = "a change of passkeys";
 /// The time after an authentication in which passkeys can be added and removed.
 const RECENT: Duration = Duration::from_secs(10 * 60);
 
@@ -85,7 +87,7 @@ impl Auth {
     pub fn begin_passkey(&self, known: &Identity) -> Result<Value> {
         let inner = &self.0;
         let protocol = inner.passkey_protocol()?;
-        inner.require_recent(known)?;
+        inner.require_recent(known, CHANGE)?;
         let user = inner.store.get::<User>(known.user).run()?;
         let there = inner.passkeys_of(user.id)?;
         if there.len() as u64 >= PASSKEYS_MAX {
@@ -122,7 +124,7 @@ impl Auth {
     ) -> Result<AddedPasskey> {
         let inner = &self.0;
         let protocol = inner.passkey_protocol()?;
-        inner.require_recent(known)?;
+        inner.require_recent(known, CHANGE)?;
         let name = checked_name(name)?;
         let user = known.user;
         let made = inner
@@ -190,7 +192,7 @@ impl Auth {
     /// would be left; [`ErrorKind::Denied`] as [`Auth::begin_passkey`].
     pub fn remove_passkey(&self, known: &Identity, passkey: i64) -> Result<()> {
         let inner = &self.0;
-        inner.require_recent(known)?;
+        inner.require_recent(known, CHANGE)?;
         let user = known.user;
         inner.store.transaction(|tx| {
             let of_user = Passkey::USER.eq(Ref::new(user));
@@ -247,10 +249,10 @@ impl Inner {
         list.order(Passkey::CREATED_AT.ascending()).run()
     }
 
-    /// Returns an error if the last authentication of a session is too old.
-    fn require_recent(&self, known: &Identity) -> Result<()> {
+    /// Returns an error if the last authentication of a session is too old for `what`.
+    pub(crate) fn require_recent(&self, known: &Identity, what: &str) -> Result<()> {
         let Proof::Session(session) = known.proof else {
-            let message = "only the user of a session can change passkeys: log in first";
+            let message = format!("{what} needs the session of the user: log in first");
             return Err(Error::new(ErrorKind::Denied, message));
         };
         let session = self.store.get::<LoginSession>(session).run()?;
@@ -258,13 +260,15 @@ impl Inner {
         if after(at, RECENT) > self.now() {
             return Ok(());
         }
-        let message = "a change of passkeys needs a recent authentication: send one to /auth/step-up \
-                       below the API, or sign in again";
-        Err(Error::new(ErrorKind::Denied, message).with_violation(Violation {
+        let message = format!(
+            "{what} needs a recent authentication: send one to /auth/step-up below the API, or sign in \
+             again"
+        );
+        Err(Error::new(ErrorKind::Denied, message.clone()).with_violation(Violation {
             field: "passkey".to_owned(),
             value: "\"…\"".to_owned(),
             rule: "step-up".to_owned(),
-            message: message.to_owned(),
+            message,
         }))
     }
 }

@@ -7,8 +7,9 @@ use marmota_model::{Error, ErrorKind, Kind, Ref, Result, Timestamp, Value, json,
 use marmota_store::rights::is_internal;
 
 use crate::accounts::KeyInfo;
-use crate::auth::{Auth, SessionInfo};
+use crate::auth::{Auth, SessionInfo, unauthenticated};
 use crate::credentials::passkey::SecondProof;
+use crate::known::Identity;
 use crate::models::{LoginSession, User};
 use crate::providers::LinkedAccount;
 use crate::security_event::SecurityEvent;
@@ -90,7 +91,10 @@ impl Auth {
         let store = &self.0.store;
         let mut found = BTreeMap::new();
         for table in store.registry().tables().iter().filter(|table| !is_internal(table)) {
-            let of_user = |field: &&marmota_model::Field| matches!(&field.kind, Kind::Reference { table, .. } if table == USERS);
+            let of_user = |field: &&marmota_model::Field| {
+                let refers = matches!(&field.kind, Kind::Reference { table, .. } if table == USERS);
+                refers || self.0.is_owner_of_profile(table, field)
+            };
             let conditions: Vec<String> = table
                 .fields()
                 .iter()
@@ -164,5 +168,37 @@ impl Auth {
         inner.check_password(&inner.store.get::<User>(user).run()?, password, from)?;
         inner.pass_second_factor(user, proof.into(), from)?;
         self.remove_user(user)
+    }
+
+    /// [`Auth::delete_account`], authenticated by a passkey instead of the password. `answer` is that to a
+    /// challenge of [`Auth::passkey_challenge`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unauthenticated`] for an answer that is not accepted, and the conflicts of
+    /// [`Auth::delete_account`].
+    pub fn delete_account_with_passkey(
+        &self,
+        user: i64,
+        answer: &str,
+        from: Option<IpAddr>,
+    ) -> Result<()> {
+        self.0.check_passkey(answer, Some(user), from)?;
+        self.remove_user(user)
+    }
+
+    /// [`Auth::delete_account`] for a user without a password, such as one of a provider: the session must
+    /// have authenticated in the last 10 minutes, by a sign-in or [`Auth::step_up_with_passkey`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unauthenticated`] for a user with a password; [`ErrorKind::Denied`] for a caller
+    /// without a session, and with the violation `step-up` if the last authentication is older; the conflicts
+    /// of [`Auth::delete_account`].
+    pub fn delete_account_without_password(&self, known: &Identity) -> Result<()> {
+        let inner = &self.0;
+        if inner.store.get::<User>(known.user).run()?.has_password() {
+            return Err(unauthenticated("the account has a password: it is needed"));
+        }
+        inner.require_recent(known, "the deletion of the account")?;
+        self.remove_user(known.user)
     }
 }

@@ -39,6 +39,27 @@ impl Auth {
         password: &str,
         from: Option<IpAddr>,
     ) -> Result<i64> {
+        self.join_with_profile(token, name, password, None, from)
+    }
+
+    /// [`Auth::join`], with the values of the new user's row in the table of [`crate::Settings::profile`]:
+    /// a JSON object without `user`. The account and the row are made together, or none of them; the link
+    /// can be used again then.
+    ///
+    /// The row is inserted under the rights of the new user. Without values, it has the defaults of the
+    /// table; a user who may not insert rows there has none.
+    ///
+    /// # Errors
+    /// As [`Auth::join`]; [`ErrorKind::Invalid`] for values that break a rule of the table,
+    /// [`ErrorKind::Denied`] for a field that the user may not write.
+    pub fn join_with_profile(
+        &self,
+        token: &str,
+        name: Option<&str>,
+        password: &str,
+        profile: Option<&str>,
+        from: Option<IpAddr>,
+    ) -> Result<i64> {
         let inner = &self.0;
         let link = self.link(token, &[MailKind::SignUp, MailKind::Invitation], from)?;
         let is_permitted = match link.kind {
@@ -51,11 +72,14 @@ impl Auth {
         let name = name.filter(|name| !name.is_empty()).unwrap_or(&link.address);
         if name.contains('@') && lower_address(name) != link.address {
             let message = "a name with `@` must be the mail address; leave `@` out, or the name";
+            self.report(&SecurityEvent::LinkRefused { address: from });
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         let mut user = new_user(name);
         user.password = Some(inner.passwords.hash(password)?);
         user.email = Some(link.address.clone());
+        user.groups = link.groups.clone();
+        let rights = inner.rights_of_new(&user)?;
         let id = inner.store.transaction(|tx| {
             self.use_link(tx, &link)?;
             let of_address = AccountLink::ADDRESS.eq(link.address.as_str());
@@ -66,7 +90,9 @@ impl Auth {
             let mut user = user.clone();
             user.groups.0 = groups.run()?;
             user.id = ids::of_user(tx)?;
-            tx.insert(&user).run()
+            tx.insert(&user).run()?;
+            inner.insert_profile(tx, user.id, rights(user.id)?, profile)?;
+            Ok(user.id)
         })?;
         inner.attempts.succeeded(LINKS, from, inner.now());
         self.report(&SecurityEvent::UserAdded { user: id, name: name.to_owned() });

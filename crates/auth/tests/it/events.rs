@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use marmota_auth::Auth;
 use marmota_model::ErrorKind;
 
-use super::{Clock, PASSWORD, memory, refused, settings, sqlite, user};
+use super::{Clock, PASSWORD, memory, refused, settings, stores, user};
 
 #[test]
 fn events_are_kept_with_user_address_and_time() {
-    for store in [memory(), sqlite()] {
+    for store in stores() {
         let clock = Clock::new();
         let auth = Auth::new(&store, clock.of(settings())).unwrap();
         let ann = user(&auth, "ann");

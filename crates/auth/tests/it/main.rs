@@ -1,12 +1,14 @@
-//! Users, sessions and keys, over engines as they are.
+//! Users, sessions and keys, over every engine.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
 mod access;
 mod authenticator;
+mod databases;
 mod events;
 mod limits;
 mod passkeys;
 mod processes;
+mod profile;
 mod second_factor;
 mod sessions;
 mod step_up;
@@ -20,7 +22,6 @@ use std::time::Duration;
 use marmota_auth::{Auth, SecurityEvent, Settings};
 use marmota_memory::Memory;
 use marmota_model::{Error, ErrorKind, Field, Kind, Role, Schema, Timestamp};
-use marmota_sqlite::Sqlite;
 use marmota_store::rights::{Grant, Right};
 use marmota_store::{Store, StoreBuilder};
 
@@ -44,8 +45,9 @@ fn memory() -> Store {
     open(Store::builder(Memory::new()))
 }
 
-fn sqlite() -> Store {
-    open(Store::builder(Sqlite::from_url("sqlite::memory:").unwrap()))
+/// Returns a store on each engine in turn.
+fn stores() -> impl Iterator<Item = Store> {
+    databases::databases().map(|database| open(database.builder()))
 }
 
 /// Passwords that cost next to nothing, and a grant on one's own notes.

@@ -10,7 +10,7 @@ use marmota_model::{Error, ErrorKind};
 use marmota_store::Store;
 
 use crate::authenticator::{Authenticator, ORIGIN};
-use crate::{Clock, PASSWORD, listening, memory, refused, settings, sqlite, unknown, user};
+use crate::{Clock, PASSWORD, listening, refused, settings, stores, unknown, user};
 
 struct Shop {
     auth: Auth,
@@ -61,10 +61,6 @@ impl Shop {
 
 fn client() -> LoginClient<'static> {
     LoginClient::default()
-}
-
-fn stores() -> [Store; 2] {
-    [memory(), sqlite()]
 }
 
 #[test]
@@ -196,105 +192,140 @@ fn attacks_with_answers_are_refused_and_recorded() {
 
 #[test]
 fn a_passkey_is_added_by_its_user_with_a_recent_authentication() {
-    let shop = Shop::new(&memory());
-    let ann = user(&shop.auth, "ann");
-    user(&shop.auth, "eve");
-    let (known, eve) = (shop.known("ann"), shop.known("eve"));
-    let mut phone = Authenticator::new();
-    // A challenge of another user, or for a sign-in.
-    let answer = phone.create(&shop.auth.begin_passkey(&eve).unwrap());
-    unknown(shop.auth.add_passkey(&known, "phone", &answer, None).map(|_| ()));
-    let mut options = shop.auth.passkey_challenge(client()).unwrap();
-    options["user"]["id"] = serde_json::json!("AAAA");
-    let answer = phone.create(&options);
-    unknown(shop.auth.add_passkey(&known, "phone", &answer, None).map(|_| ()));
-    // Without verification of the person.
-    phone.flags = 0x01;
-    let answer = phone.create(&shop.auth.begin_passkey(&known).unwrap());
-    unknown(shop.auth.add_passkey(&known, "phone", &answer, None).map(|_| ()));
-    phone.flags = 0x05;
-    // One credential belongs to one user.
-    let added = shop.add(&known, &mut phone);
-    let handle = phone.handle.clone();
-    let answer = phone.create(&shop.auth.begin_passkey(&eve).unwrap());
-    refused(shop.auth.add_passkey(&eve, "phone", &answer, None).map(|_| ()), ErrorKind::Conflict);
-    phone.handle = handle;
+    for store in stores() {
+        let shop = Shop::new(&store);
+        let ann = user(&shop.auth, "ann");
+        user(&shop.auth, "eve");
+        let (known, eve) = (shop.known("ann"), shop.known("eve"));
+        let mut phone = Authenticator::new();
+        // A challenge of another user, or for a sign-in.
+        let answer = phone.create(&shop.auth.begin_passkey(&eve).unwrap());
+        unknown(shop.auth.add_passkey(&known, "phone", &answer, None).map(|_| ()));
+        let mut options = shop.auth.passkey_challenge(client()).unwrap();
+        options["user"]["id"] = serde_json::json!("AAAA");
+        let answer = phone.create(&options);
+        unknown(shop.auth.add_passkey(&known, "phone", &answer, None).map(|_| ()));
+        // Without verification of the person.
+        phone.flags = 0x01;
+        let answer = phone.create(&shop.auth.begin_passkey(&known).unwrap());
+        unknown(shop.auth.add_passkey(&known, "phone", &answer, None).map(|_| ()));
+        phone.flags = 0x05;
+        // One credential belongs to one user.
+        let added = shop.add(&known, &mut phone);
+        let handle = phone.handle.clone();
+        let answer = phone.create(&shop.auth.begin_passkey(&eve).unwrap());
+        refused(
+            shop.auth.add_passkey(&eve, "phone", &answer, None).map(|_| ()),
+            ErrorKind::Conflict,
+        );
+        phone.handle = handle;
 
-    shop.clock.advance(Duration::from_secs(601));
-    let error = shop.auth.begin_passkey(&known).unwrap_err();
-    assert_eq!((error.kind(), &*error.violations()[0].rule), (ErrorKind::Denied, "step-up"));
-    refused(shop.auth.remove_passkey(&known, added.id), ErrorKind::Denied);
-    unknown(shop.auth.step_up_with_passkey(&eve, &shop.answer(&mut phone), None));
-    shop.auth.step_up_with_passkey(&known, &shop.answer(&mut phone), None).unwrap();
-    shop.auth.begin_passkey(&known).unwrap();
-    // A key is of a program.
-    let key = shop.auth.make_key_for(ann, "key", None).unwrap().1;
-    let by_key = shop.auth.authenticate(&key).run().unwrap();
-    refused(shop.auth.begin_passkey(&by_key), ErrorKind::Denied);
-    refused(
-        shop.auth.step_up_with_passkey(&by_key, &shop.answer(&mut phone), None),
-        ErrorKind::Denied,
-    );
-    // An administrator removes passkeys that were lost.
-    shop.auth.remove_passkeys(ann).unwrap();
-    refused(shop.auth.remove_passkeys(ann), ErrorKind::NotFound);
-    shop.auth.login("ann", PASSWORD, None).unwrap();
-    // A user who is removed takes them along.
-    shop.add(&shop.known("eve"), &mut Authenticator::new());
-    shop.auth.remove_user(eve.user()).unwrap();
+        shop.clock.advance(Duration::from_secs(601));
+        let error = shop.auth.begin_passkey(&known).unwrap_err();
+        assert_eq!((error.kind(), &*error.violations()[0].rule), (ErrorKind::Denied, "step-up"));
+        refused(shop.auth.remove_passkey(&known, added.id), ErrorKind::Denied);
+        unknown(shop.auth.step_up_with_passkey(&eve, &shop.answer(&mut phone), None));
+        shop.auth.step_up_with_passkey(&known, &shop.answer(&mut phone), None).unwrap();
+        shop.auth.begin_passkey(&known).unwrap();
+        // A key is of a program.
+        let key = shop.auth.make_key_for(ann, "key", None).unwrap().1;
+        let by_key = shop.auth.authenticate(&key).run().unwrap();
+        refused(shop.auth.begin_passkey(&by_key), ErrorKind::Denied);
+        refused(
+            shop.auth.step_up_with_passkey(&by_key, &shop.answer(&mut phone), None),
+            ErrorKind::Denied,
+        );
+        // An administrator removes passkeys that were lost.
+        shop.auth.remove_passkeys(ann).unwrap();
+        refused(shop.auth.remove_passkeys(ann), ErrorKind::NotFound);
+        shop.auth.login("ann", PASSWORD, None).unwrap();
+        // A user who is removed takes them along.
+        shop.add(&shop.known("eve"), &mut Authenticator::new());
+        shop.auth.remove_user(eve.user()).unwrap();
+    }
 }
 
 #[test]
 fn passkeys_and_an_app_share_their_recovery_codes() {
-    let shop = Shop::new(&sqlite());
-    let ann = user(&shop.auth, "ann");
-    let known = shop.known("ann");
-    let mut phone = Authenticator::new();
-    let codes = shop.add(&known, &mut phone).recovery_codes.unwrap();
-    let setup = shop.auth.begin_totp(ann, PASSWORD, None).unwrap();
-    // An app that was not confirmed changes nothing.
-    let with = |code: &str| shop.auth.login_with("ann", PASSWORD, Some(code), client());
-    with(&codes[0]).unwrap();
-    assert!(!shop.auth.has_app(ann).unwrap());
-    let app = crate::second_factor::app(&setup.secret);
-    let seconds = shop.clock.0.load(std::sync::atomic::Ordering::SeqCst) / 1_000_000;
-    let code = app.generate(u64::try_from(seconds).unwrap()).to_string();
-    let fresh = shop.auth.confirm_totp(ann, &code, None).unwrap();
-    unknown(with(&codes[1]));
-    with(&fresh[0]).unwrap();
-    // Without the app, the codes are for the passkey.
-    shop.auth.remove_second_factor(ann).unwrap();
-    assert!(!shop.auth.has_app(ann).unwrap());
-    refused(shop.auth.remove_second_factor(ann), ErrorKind::NotFound);
-    with(&fresh[1]).unwrap();
-    // A program without passkeys does not ask for them.
-    let without = Auth::new(shop.auth.store(), settings()).unwrap();
-    without.login("ann", PASSWORD, None).unwrap();
-    refused(without.passkey_challenge(client()), ErrorKind::Unsupported);
+    for store in stores() {
+        let shop = Shop::new(&store);
+        let ann = user(&shop.auth, "ann");
+        let known = shop.known("ann");
+        let mut phone = Authenticator::new();
+        let codes = shop.add(&known, &mut phone).recovery_codes.unwrap();
+        let setup = shop.auth.begin_totp(ann, PASSWORD, None).unwrap();
+        // An app that was not confirmed changes nothing.
+        let with = |code: &str| shop.auth.login_with("ann", PASSWORD, Some(code), client());
+        with(&codes[0]).unwrap();
+        assert!(!shop.auth.has_app(ann).unwrap());
+        let app = crate::second_factor::app(&setup.secret);
+        let seconds = shop.clock.0.load(std::sync::atomic::Ordering::SeqCst) / 1_000_000;
+        let code = app.generate(u64::try_from(seconds).unwrap()).to_string();
+        let fresh = shop.auth.confirm_totp(ann, &code, None).unwrap();
+        unknown(with(&codes[1]));
+        with(&fresh[0]).unwrap();
+        // Without the app, the codes are for the passkey.
+        shop.auth.remove_second_factor(ann).unwrap();
+        assert!(!shop.auth.has_app(ann).unwrap());
+        refused(shop.auth.remove_second_factor(ann), ErrorKind::NotFound);
+        with(&fresh[1]).unwrap();
+        // A program without passkeys does not ask for them.
+        let without = Auth::new(shop.auth.store(), settings()).unwrap();
+        without.login("ann", PASSWORD, None).unwrap();
+        refused(without.passkey_challenge(client()), ErrorKind::Unsupported);
+    }
+}
+
+#[test]
+fn an_account_is_deleted_by_its_passkey() {
+    for store in stores() {
+        let shop = Shop::new(&store);
+        let (ann, eve) = (user(&shop.auth, "ann"), user(&shop.auth, "eve"));
+        let (mut phone, mut other) = (Authenticator::new(), Authenticator::new());
+        shop.add(&shop.known("ann"), &mut phone);
+        shop.add(&shop.known("eve"), &mut other);
+        let delete = |answer: &str| shop.auth.delete_account_with_passkey(ann, answer, None);
+        unknown(delete(&shop.answer(&mut other)));
+        let refused = shop.auth.security_events(None, Some("passkey-refused")).unwrap();
+        assert_eq!((refused.len(), refused[0].user), (1, Some(ann)));
+        let answer = shop.answer(&mut phone);
+        delete(&answer).unwrap();
+        unknown(shop.login(&answer));
+        unknown(shop.login(&shop.answer(&mut phone)));
+        // A password that exists is needed.
+        let login = shop.auth.login_with_passkey(&shop.answer(&mut other), client()).unwrap();
+        let known = shop.auth.authenticate(&login.token).run().unwrap();
+        unknown(shop.auth.delete_account_without_password(&known));
+        assert!(shop.auth.users().unwrap().iter().any(|user| user.id == eve));
+    }
 }
 
 #[test]
 fn one_answer_at_the_same_time_signs_in_once() {
-    let shop = Shop::new(&sqlite());
-    user(&shop.auth, "ann");
-    let mut phone = Authenticator::new();
-    shop.add(&shop.known("ann"), &mut phone);
-    let answer = shop.answer(&mut phone);
-    let results: Vec<_> = std::thread::scope(|scope| {
-        let one = |_| scope.spawn(|| shop.login(&answer));
-        let threads: Vec<_> = (0..8).map(one).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    });
-    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1, "{results:?}");
+    for store in stores() {
+        let shop = Shop::new(&store);
+        user(&shop.auth, "ann");
+        let mut phone = Authenticator::new();
+        shop.add(&shop.known("ann"), &mut phone);
+        let answer = shop.answer(&mut phone);
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let one = |_| scope.spawn(|| shop.login(&answer));
+            let threads: Vec<_> = (0..8).map(one).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1, "{results:?}");
+    }
 }
 
 #[test]
 fn challenges_are_limited_for_each_client() {
-    let shop = Shop::new(&memory());
-    let from = |last| LoginClient { address: Some([192, 0, 2, last].into()), device: None };
-    for _ in 0..50 {
-        shop.auth.passkey_challenge(from(1)).unwrap();
+    for store in stores() {
+        let shop = Shop::new(&store);
+        let from = |last| LoginClient { address: Some([192, 0, 2, last].into()), device: None };
+        for _ in 0..50 {
+            shop.auth.passkey_challenge(from(1)).unwrap();
+        }
+        refused(shop.auth.passkey_challenge(from(1)), ErrorKind::Busy);
+        shop.auth.passkey_challenge(from(2)).unwrap();
     }
-    refused(shop.auth.passkey_challenge(from(1)), ErrorKind::Busy);
-    shop.auth.passkey_challenge(from(2)).unwrap();
 }

@@ -4,7 +4,7 @@ use marmota_auth::{Auth, LoginClient, SecurityEvent};
 use marmota_model::{Error, ErrorKind};
 use totp_rs::{Builder, Secret, Totp};
 
-use crate::{Clock, PASSWORD, hours, listening, memory, ms, refused, settings, sqlite, user};
+use crate::{Clock, PASSWORD, hours, listening, ms, refused, settings, stores, user};
 
 pub(crate) fn app(secret: &str) -> Totp {
     let secret = Secret::try_from_base32(secret).unwrap();
@@ -25,7 +25,7 @@ fn refused_code<T: std::fmt::Debug>(result: Result<T, Error>, rule: &str) {
 
 #[test]
 fn a_code_is_needed_and_accepted_once() {
-    for store in [memory(), sqlite()] {
+    for store in stores() {
         let clock = Clock::new();
         let (settings, heard) = listening(clock.of(settings()));
         let auth = Auth::new(&store, settings).unwrap();
@@ -87,74 +87,81 @@ fn a_code_is_needed_and_accepted_once() {
 
 #[test]
 fn codes_are_limited_for_all_addresses_together() {
-    let clock = Clock::new();
-    let auth = Auth::new(&memory(), clock.of(settings())).unwrap();
-    let ann = user(&auth, "ann");
-    let setup = auth.begin_totp(ann, PASSWORD, None).unwrap();
-    let seconds = clock.0.load(std::sync::atomic::Ordering::SeqCst) / 1_000_000;
-    let code = app(&setup.secret).generate(u64::try_from(seconds).unwrap()).to_string();
-    let recovery = auth.confirm_totp(ann, &code, None).unwrap();
-    let from = |last| LoginClient { address: Some([10, 0, 0, last].into()), device: None };
-    for last in 0..10 {
-        refused_code(auth.login_with("ann", PASSWORD, Some("000000"), from(last)), "code");
+    for store in stores() {
+        let clock = Clock::new();
+        let auth = Auth::new(&store, clock.of(settings())).unwrap();
+        let ann = user(&auth, "ann");
+        let setup = auth.begin_totp(ann, PASSWORD, None).unwrap();
+        let seconds = clock.0.load(std::sync::atomic::Ordering::SeqCst) / 1_000_000;
+        let code = app(&setup.secret).generate(u64::try_from(seconds).unwrap()).to_string();
+        let recovery = auth.confirm_totp(ann, &code, None).unwrap();
+        let from = |last| LoginClient { address: Some([10, 0, 0, last].into()), device: None };
+        for last in 0..10 {
+            refused_code(auth.login_with("ann", PASSWORD, Some("000000"), from(last)), "code");
+        }
+        let right = auth.login_with("ann", PASSWORD, Some(&*recovery[0]), from(100));
+        assert_eq!(right.unwrap_err().kind(), ErrorKind::Busy);
+        clock.advance(hours(1));
+        auth.login_with("ann", PASSWORD, Some(&*recovery[0]), from(100)).unwrap();
     }
-    let right = auth.login_with("ann", PASSWORD, Some(&*recovery[0]), from(100));
-    assert_eq!(right.unwrap_err().kind(), ErrorKind::Busy);
-    clock.advance(hours(1));
-    auth.login_with("ann", PASSWORD, Some(&*recovery[0]), from(100)).unwrap();
 }
 
 #[test]
 fn one_code_at_the_same_time_logs_in_once() {
-    let clock = Clock::new();
-    let auth = Auth::new(&sqlite(), clock.of(settings())).unwrap();
-    let ann = user(&auth, "ann");
-    let setup = auth.begin_totp(ann, PASSWORD, None).unwrap();
-    let seconds = clock.0.load(std::sync::atomic::Ordering::SeqCst) / 1_000_000;
-    let code = app(&setup.secret).generate(u64::try_from(seconds).unwrap()).to_string();
-    let recovery = auth.confirm_totp(ann, &code, None).unwrap();
-    let results: Vec<_> = std::thread::scope(|scope| {
-        let one = |_| scope.spawn(|| login(&auth, Some(&*recovery[0])));
-        let threads: Vec<_> = (0..8).map(one).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
-    });
-    assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1, "{results:?}");
+    for store in stores() {
+        let clock = Clock::new();
+        let auth = Auth::new(&store, clock.of(settings())).unwrap();
+        let ann = user(&auth, "ann");
+        let setup = auth.begin_totp(ann, PASSWORD, None).unwrap();
+        let seconds = clock.0.load(std::sync::atomic::Ordering::SeqCst) / 1_000_000;
+        let code = app(&setup.secret).generate(u64::try_from(seconds).unwrap()).to_string();
+        let recovery = auth.confirm_totp(ann, &code, None).unwrap();
+        let results: Vec<_> = std::thread::scope(|scope| {
+            let one = |_| scope.spawn(|| login(&auth, Some(&*recovery[0])));
+            let threads: Vec<_> = (0..8).map(one).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        assert_eq!(results.iter().filter(|result| result.is_ok()).count(), 1, "{results:?}");
+    }
 }
 
 #[test]
 fn a_session_on_another_device_is_ended() {
-    let auth = Auth::new(&memory(), settings()).unwrap();
-    let (ann, eve) = (user(&auth, "ann"), user(&auth, "eve"));
-    let on = |device| LoginClient { device: Some(device), address: None };
-    let phone = auth.login_with("ann", PASSWORD, None, on("phone")).unwrap();
-    let laptop = auth.login_with("ann", PASSWORD, None, on("laptop")).unwrap();
-    let sessions = auth.sessions(ann).unwrap();
-    let session = sessions.iter().find(|one| one.device.as_deref() == Some("phone")).unwrap();
-    auth.authenticate(&phone.token).run().unwrap();
-    refused(auth.revoke_session(eve, session.id), ErrorKind::NotFound);
-    auth.revoke_session(ann, session.id).unwrap();
-    assert!(auth.authenticate(&phone.token).run().is_err());
-    auth.authenticate(&laptop.token).run().unwrap();
+    for store in stores() {
+        let auth = Auth::new(&store, settings()).unwrap();
+        let (ann, eve) = (user(&auth, "ann"), user(&auth, "eve"));
+        let on = |device| LoginClient { device: Some(device), address: None };
+        let phone = auth.login_with("ann", PASSWORD, None, on("phone")).unwrap();
+        let laptop = auth.login_with("ann", PASSWORD, None, on("laptop")).unwrap();
+        let sessions = auth.sessions(ann).unwrap();
+        let session = sessions.iter().find(|one| one.device.as_deref() == Some("phone")).unwrap();
+        auth.authenticate(&phone.token).run().unwrap();
+        refused(auth.revoke_session(eve, session.id), ErrorKind::NotFound);
+        auth.revoke_session(ann, session.id).unwrap();
+        assert!(auth.authenticate(&phone.token).run().is_err());
+        auth.authenticate(&laptop.token).run().unwrap();
+    }
 }
 
 #[test]
 fn an_export_has_the_rows_that_refer_to_the_person() {
-    let store = sqlite();
-    let auth = Auth::new(&store, settings()).unwrap();
-    let (ann, eve) = (user(&auth, "ann"), user(&auth, "eve"));
-    let table = store.table("note").unwrap();
-    for (owner, text) in [(ann, "hers"), (eve, "other")] {
-        let mut note = marmota_model::Record::new(table.clone());
-        note.set("owner", owner).unwrap();
-        note.set("text", text).unwrap();
-        store.insert_record(&note).run().unwrap();
+    for store in stores() {
+        let auth = Auth::new(&store, settings()).unwrap();
+        let (ann, eve) = (user(&auth, "ann"), user(&auth, "eve"));
+        let table = store.table("note").unwrap();
+        for (owner, text) in [(ann, "hers"), (eve, "other")] {
+            let mut note = marmota_model::Record::new(table.clone());
+            note.set("owner", owner).unwrap();
+            note.set("text", text).unwrap();
+            store.insert_record(&note).run().unwrap();
+        }
+        auth.login("ann", PASSWORD, None).unwrap();
+        let data = auth.personal_data(ann).unwrap();
+        assert_eq!((&*data.name, data.sessions.len()), ("ann", 1));
+        assert_eq!(data.rows["note"].len(), 1);
+        assert_eq!(data.rows["note"][0]["text"], "hers");
+        // The note refers to Ann, and its model has no action for deletes.
+        let refused = auth.delete_account(ann, PASSWORD, None, None).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Conflict);
     }
-    auth.login("ann", PASSWORD, None).unwrap();
-    let data = auth.personal_data(ann).unwrap();
-    assert_eq!((&*data.name, data.sessions.len()), ("ann", 1));
-    assert_eq!(data.rows["note"].len(), 1);
-    assert_eq!(data.rows["note"][0]["text"], "hers");
-    // The note refers to Ann, and its model has no action for deletes.
-    let refused = auth.delete_account(ann, PASSWORD, None, None).unwrap_err();
-    assert_eq!(refused.kind(), ErrorKind::Conflict);
 }

@@ -6,7 +6,7 @@ use marmota_auth::{Auth, Identity};
 use marmota_model::{ErrorKind, Record, Result};
 use marmota_store::Store;
 
-use super::{Clock, PASSWORD, memory, refused, settings, sqlite, unknown, user};
+use super::{Clock, PASSWORD, memory, refused, settings, stores, unknown, user};
 
 fn write(store: &Store, known: &Identity) -> Result<()> {
     let mut row = Record::new(store.table("note")?);
@@ -17,7 +17,7 @@ fn write(store: &Store, known: &Identity) -> Result<()> {
 
 #[test]
 fn writes_need_a_recent_authentication() {
-    for store in [memory(), sqlite()] {
+    for store in stores() {
         let clock = Clock::new();
         let settings = clock.of(settings()).step_up("note", Duration::from_secs(300));
         let auth = Auth::new(&store, settings).unwrap();

@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use marmota_auth::Auth;
 use marmota_model::{ErrorKind, Record, Value};
 
-use crate::{PASSWORD, memory, settings, sqlite, unknown, user};
+use crate::{PASSWORD, settings, stores, unknown, user};
 
 const THREADS: usize = 8;
 const ROUNDS: usize = 40;
 
 #[test]
 fn no_session_leaks_to_another() {
-    for store in [memory(), sqlite()] {
+    for store in stores() {
         let auth = Auth::new(&store, settings()).unwrap();
         let note = store.table("note").unwrap();
         let users: Vec<(String, i64)> = (0..4)
@@ -83,17 +83,21 @@ fn no_session_leaks_to_another() {
 /// A token that is shown while it ends is never known afterwards.
 #[test]
 fn a_token_shown_while_it_ends_stays_ended() {
-    let auth = Auth::new(&memory(), settings()).unwrap();
-    user(&auth, "ann");
-    for _ in 0..100 {
-        let login = auth.login("ann", PASSWORD, None).unwrap();
-        let known = auth.authenticate(&login.token).run().unwrap();
-        std::thread::scope(|scope| {
-            for _ in 0..3 {
-                scope.spawn(|| (0..20).for_each(|_| drop(auth.authenticate(&login.token).run())));
-            }
-            scope.spawn(|| auth.logout(&known).unwrap());
-        });
-        unknown(auth.authenticate(&login.token).run());
+    for store in stores() {
+        let auth = Auth::new(&store, settings()).unwrap();
+        user(&auth, "ann");
+        for _ in 0..100 {
+            let login = auth.login("ann", PASSWORD, None).unwrap();
+            let known = auth.authenticate(&login.token).run().unwrap();
+            std::thread::scope(|scope| {
+                for _ in 0..3 {
+                    scope.spawn(|| {
+                        (0..20).for_each(|_| drop(auth.authenticate(&login.token).run()))
+                    });
+                }
+                scope.spawn(|| auth.logout(&known).unwrap());
+            });
+            unknown(auth.authenticate(&login.token).run());
+        }
     }
 }

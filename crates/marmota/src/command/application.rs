@@ -213,6 +213,10 @@ impl ApplicationFiles {
         let base = settings.everyone(grants(EVERYONE)).anonymous(grants(ANONYMOUS));
         let settings = app.step_up().into_iter();
         let settings = settings.fold(base, |settings, (table, time)| settings.step_up(table, time));
+        let settings = match app.profile() {
+            Some(table) => settings.profile(table),
+            None => settings,
+        };
         let auth = Auth::new(store, settings)?;
         let stored = auth.groups()?;
         for AppGroup { name, grants } in &groups {

@@ -74,7 +74,35 @@ fn agents_read_only_and_within_limits_by_default() {
         let error = chief.error("list_note", json!({ "limit": 6 })).await;
         assert!(error.contains("a number from 1 to 5"), "{error}");
         server.shutdown().unwrap();
+        let (server, url) = serve(&world, McpOptions::new().bytes_max(300));
+        let chief = connect(&url, &world.key("chief")).await.unwrap();
+        let error = chief.error("list_note", json!({})).await;
+        assert!(error.contains("300"), "{error}");
+        chief.json("list_note", json!({ "limit": 1 })).await;
+        server.shutdown().unwrap();
     });
+}
+
+#[test]
+fn a_token_has_a_rate_of_requests() {
+    let world = World::new();
+    let route = AgentRoute::new(world.api(), McpOptions::new()).require_token(true);
+    let router = route.rate(0.1, 3).router();
+    let request = |key: &str| {
+        let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
+        let request = TestRequest::post("/mcp").json(&list);
+        let request = request.header("Accept", "application/json, text/event-stream");
+        router.call(request.header("Authorization", format!("Bearer {key}"))).unwrap()
+    };
+    let (chief, reader) = (world.key("chief"), world.key("reader"));
+    for _ in 0..3 {
+        assert_eq!(request(&chief).status(), Status::OK);
+    }
+    let refused = request(&chief);
+    assert_eq!(refused.status(), Status::TOO_MANY_REQUESTS);
+    let seconds: u64 = refused.header("Retry-After").unwrap().parse().unwrap();
+    assert!((1..=10).contains(&seconds), "{seconds}");
+    assert_eq!(request(&reader).status(), Status::OK);
 }
 
 #[test]

@@ -6,12 +6,13 @@
 
 use marmota_auth::SignUpPolicy;
 use marmota_http::Method;
-use marmota_model::{Error, ErrorKind, Result as ModelResult};
+use marmota_model::{Error, ErrorKind, Field, Result as ModelResult, Role, Table};
 use serde::Deserialize;
-use serde_json::json;
 use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use super::account_request::{AccountRequest, Reply, Route, proof};
+use crate::documents::schema_document::{of_field, shown_fields};
 
 pub(super) const ROUTES: [(Method, &str, Route); 16] = [
     (Method::Get, "/options", options),
@@ -39,6 +40,14 @@ struct Address {
     email: String,
 }
 
+/// Describes the fields that a new user can fill in, for a form.
+fn profile_document(table: &Table) -> Value {
+    let is_entered = |field: &Field| field.name != "user" && field.role == Role::Plain;
+    let fields = shown_fields(table).filter(|(_, field)| is_entered(field));
+    let fields: Vec<Value> = fields.map(|(at, field)| of_field(table, at, field)).collect();
+    json!({ "table": table.name(), "key": table.fields()[table.key()].name, "fields": fields })
+}
+
 /// `GET /options`: returns what a page for logins can offer.
 fn options(asked: &AccountRequest) -> ModelResult<Reply> {
     let policy = asked.auth.sign_up_policy();
@@ -52,6 +61,7 @@ fn options(asked: &AccountRequest) -> ModelResult<Reply> {
         "mails": asked.auth.sends_mails(),
         "login_links": asked.auth.has_login_links(),
         "passkeys": asked.auth.has_passkeys(),
+        "profile": asked.auth.profile_form().map(|table| profile_document(table)),
         "providers": asked.auth.offered_providers(),
     })))
 }
@@ -67,8 +77,9 @@ fn sign_up(asked: &AccountRequest) -> ModelResult<Reply> {
     Ok(Reply::accepted())
 }
 
-/// `POST /join`: makes the account of a link, for the address that the link was sent to. Answers 201 with
-/// the id of the user, who then logs in.
+/// `POST /join`: makes the account of a link, for the address that the link was sent to. `profile` has the
+/// values of the new user's row in the table of profiles. Answers 201 with the id of the user, who then logs
+/// in.
 fn join(asked: &AccountRequest) -> ModelResult<Reply> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -77,9 +88,12 @@ fn join(asked: &AccountRequest) -> ModelResult<Reply> {
         /// The login name; the address if missing.
         name: Option<String>,
         password: String,
+        profile: Option<Box<RawValue>>,
     }
-    let Join { token, name, password } = asked.read()?;
-    let user = asked.auth.join(&token, name.as_deref(), &password, asked.address)?;
+    let Join { token, name, password, profile } = asked.read()?;
+    let profile = profile.as_deref().map(RawValue::get);
+    let (name, from) = (name.as_deref(), asked.address);
+    let user = asked.auth.join_with_profile(&token, name, &password, profile, from)?;
     Ok(Reply::created(json!({ "user": user })))
 }
 
@@ -170,19 +184,29 @@ fn data(asked: &AccountRequest) -> ModelResult<Reply> {
 }
 
 /// `POST /delete-account`: deletes the caller's account and the cookie. Answers 204, or 409 if rows refer to
-/// the user without an action of deletes.
+/// the user without an action of deletes. A passkey replaces the password. A user who has neither sends an
+/// empty object, after a sign-in in the last 10 minutes.
 fn delete_account(asked: &AccountRequest) -> ModelResult<Reply> {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Delete {
-        password: String,
+        password: Option<String>,
         code: Option<String>,
         passkey: Option<Box<RawValue>>,
     }
-    let user = asked.known()?.user();
+    let known = asked.known()?;
     let Delete { password, code, passkey } = asked.read()?;
-    let proof = proof(code.as_deref(), passkey.as_deref());
-    asked.auth.delete_account(user, &password, proof, asked.address)?;
+    match (password, passkey) {
+        (Some(password), passkey) => {
+            let proof = proof(code.as_deref(), passkey.as_deref());
+            asked.auth.delete_account(known.user(), &password, proof, asked.address)?;
+        }
+        (None, Some(passkey)) => {
+            let (user, answer) = (known.user(), passkey.get());
+            asked.auth.delete_account_with_passkey(user, answer, asked.address)?;
+        }
+        (None, None) => asked.auth.delete_account_without_password(known)?,
+    }
     Ok(Reply { cookie: Some(None), ..Reply::done() })
 }
 

@@ -179,7 +179,7 @@ fn of_table(table: &Table, base: &str) -> Value {
 ///   enumeration, `table` of a reference, and
 ///   `dimensions` of a vector;
 /// - `role` of a field that the store writes, `default`, and `rules`.
-fn of_field(table: &Table, position: usize, field: &Field) -> Value {
+pub(crate) fn of_field(table: &Table, position: usize, field: &Field) -> Value {
     let mut out = Map::new();
     let mut put = |name: &str, value: Value| {
         out.insert(name.to_owned(), value);

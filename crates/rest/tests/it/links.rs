@@ -10,7 +10,7 @@ use marmota_sqlite::Sqlite;
 use marmota_store::Transaction;
 use serde_json::json;
 
-use crate::auth::{Guarded, PASSWORD, by, own};
+use crate::auth::{Guarded, PASSWORD, by, own, services};
 
 /// Keeps the mails that were requested.
 #[derive(Clone, Default)]
@@ -47,90 +47,97 @@ fn sign_up(service: &Guarded, kept: &Kept, email: &str) -> i64 {
 #[test]
 fn a_person_signs_up_resets_and_leaves() {
     let kept = Kept::default();
-    let service = Guarded::new(Memory::new(), settings(&kept));
-    let mut client = service.client();
-    let options = client.send("GET /api/auth/options", &[], b"").is(200).value();
-    let offered = json!({ "sign_up": "open", "domains": [], "mails": true, "login_links": true, "passkeys": false, "providers": [] });
-    assert_eq!(options, offered);
-    let ann = sign_up(&service, &kept, "ann@example.org");
-    client.json("POST /api/auth/reset", r#"{"email":"ann@example.org"}"#).is(202);
-    let token = kept.token(&service);
-    let body = json!({ "token": token, "password": "another password" }).to_string();
-    client.json("POST /api/auth/reset-password", &body).is(204);
-    client.json("POST /api/auth/reset-password", &body).is(401);
+    for service in services(|| settings(&kept)) {
+        let mut client = service.client();
+        let options = client.send("GET /api/auth/options", &[], b"").is(200).value();
+        let offered = json!({ "sign_up": "open", "domains": [], "mails": true, "login_links": true, "passkeys": false, "providers": [], "profile": null });
+        assert_eq!(options, offered);
+        let ann = sign_up(&service, &kept, "ann@example.org");
+        client.json("POST /api/auth/reset", r#"{"email":"ann@example.org"}"#).is(202);
+        let token = kept.token(&service);
+        let body = json!({ "token": token, "password": "another password" }).to_string();
+        client.json("POST /api/auth/reset-password", &body).is(204);
+        client.json("POST /api/auth/reset-password", &body).is(401);
 
-    client.json("POST /api/auth/login-link", r#"{"email":"ann@example.org"}"#).is(202);
-    let body = json!({ "token": kept.token(&service), "cookie": true }).to_string();
-    let device = ["User-Agent: Phone", "Content-Type: application/json"];
-    let login = client.send("POST /api/auth/login-with-link", &device, body.as_bytes()).is(200);
-    assert_eq!(login.value()["user"], ann);
-    assert!(login.value().get("token").is_none());
-    let body = r#"{"name":"ann@example.org","password":"another password"}"#;
-    let login = client.json("POST /api/auth/login", body).is(200).value();
-    let token = login["token"].as_str().unwrap();
-    let me = by(&mut client, token, "GET /api/auth/me", "").is(200).value();
-    assert_eq!((&me["email"], &me["recovery_codes"]), (&json!("ann@example.org"), &json!(null)));
-    let sessions = me["sessions"].as_array().unwrap();
-    let phone = sessions.iter().find(|session| session["device"] == "Phone").unwrap();
-    let path = format!("DELETE /api/auth/sessions/{}", phone["id"]);
-    by(&mut client, token, &path, "").is(204);
-    by(&mut client, token, &path, "").is(404);
-    crate::auth::insert(&mut client, token, ann, "hers");
-    let data = by(&mut client, token, "GET /api/auth/data", "").is(200).value();
-    assert_eq!(data["email"], "ann@example.org");
+        client.json("POST /api/auth/login-link", r#"{"email":"ann@example.org"}"#).is(202);
+        let body = json!({ "token": kept.token(&service), "cookie": true }).to_string();
+        let device = ["User-Agent: Phone", "Content-Type: application/json"];
+        let login = client.send("POST /api/auth/login-with-link", &device, body.as_bytes()).is(200);
+        assert_eq!(login.value()["user"], ann);
+        assert!(login.value().get("token").is_none());
+        let body = r#"{"name":"ann@example.org","password":"another password"}"#;
+        let login = client.json("POST /api/auth/login", body).is(200).value();
+        let token = login["token"].as_str().unwrap();
+        let me = by(&mut client, token, "GET /api/auth/me", "").is(200).value();
+        assert_eq!(
+            (&me["email"], &me["recovery_codes"]),
+            (&json!("ann@example.org"), &json!(null))
+        );
+        let sessions = me["sessions"].as_array().unwrap();
+        let phone = sessions.iter().find(|session| session["device"] == "Phone").unwrap();
+        let path = format!("DELETE /api/auth/sessions/{}", phone["id"]);
+        by(&mut client, token, &path, "").is(204);
+        by(&mut client, token, &path, "").is(404);
+        crate::auth::insert(&mut client, token, ann, "hers");
+        let data = by(&mut client, token, "GET /api/auth/data", "").is(200).value();
+        assert_eq!(data["email"], "ann@example.org");
 
-    by(&mut client, token, "POST /api/auth/delete-account", r#"{"password":"wrong"}"#).is(401);
-    let body = r#"{"password":"another password"}"#;
-    by(&mut client, token, "POST /api/auth/delete-account", body).is(204);
-    by(&mut client, token, "GET /api/auth/me", "").is(401);
-    assert!(sign_up(&service, &kept, "ann@example.org") > ann);
+        by(&mut client, token, "POST /api/auth/delete-account", r#"{"password":"wrong"}"#).is(401);
+        let body = r#"{"password":"another password"}"#;
+        by(&mut client, token, "POST /api/auth/delete-account", body).is(204);
+        by(&mut client, token, "GET /api/auth/me", "").is(401);
+        assert!(sign_up(&service, &kept, "ann@example.org") > ann);
+    }
 }
 
 #[test]
 fn a_second_factor_is_set_up_and_needed() {
-    let service = Guarded::new(Memory::new(), own());
-    let (_, token) = service.user("ann");
-    let mut client = service.client();
-    let body = json!({ "password": PASSWORD }).to_string();
-    let setup = by(&mut client, &token, "POST /api/auth/totp", &body).is(200).value();
-    assert!(setup["url"].as_str().unwrap().starts_with("otpauth://totp/"));
-    assert!(setup["qr_code"].as_str().unwrap().contains("<svg"));
-    let wrong = by(&mut client, &token, "POST /api/auth/totp/confirm", r#"{"code":"x"}"#).is(401);
-    assert_eq!(wrong.value()["errors"][0]["field"], "code");
-    // Without a confirmation, logins are as before.
-    service.login("ann");
-    let administrator = service.administrator();
-    let users = by(&mut client, &administrator, "GET /api/auth/users", "").is(200).value();
-    let users = users["users"].as_array().unwrap();
-    let ann = users.iter().find(|user| user["name"] == "ann").unwrap()["id"].as_i64().unwrap();
-    by(&mut client, &token, &format!("DELETE /api/auth/users/{ann}/totp"), "").is(403);
-    by(&mut client, &administrator, &format!("DELETE /api/auth/users/{ann}/totp"), "").is(204);
-    by(&mut client, &administrator, &format!("DELETE /api/auth/users/{ann}/totp"), "").is(404);
+    for service in services(own) {
+        let (_, token) = service.user("ann");
+        let mut client = service.client();
+        let body = json!({ "password": PASSWORD }).to_string();
+        let setup = by(&mut client, &token, "POST /api/auth/totp", &body).is(200).value();
+        assert!(setup["url"].as_str().unwrap().starts_with("otpauth://totp/"));
+        assert!(setup["qr_code"].as_str().unwrap().contains("<svg"));
+        let wrong =
+            by(&mut client, &token, "POST /api/auth/totp/confirm", r#"{"code":"x"}"#).is(401);
+        assert_eq!(wrong.value()["errors"][0]["field"], "code");
+        // Without a confirmation, logins are as before.
+        service.login("ann");
+        let administrator = service.administrator();
+        let users = by(&mut client, &administrator, "GET /api/auth/users", "").is(200).value();
+        let users = users["users"].as_array().unwrap();
+        let ann = users.iter().find(|user| user["name"] == "ann").unwrap()["id"].as_i64().unwrap();
+        by(&mut client, &token, &format!("DELETE /api/auth/users/{ann}/totp"), "").is(403);
+        by(&mut client, &administrator, &format!("DELETE /api/auth/users/{ann}/totp"), "").is(204);
+        by(&mut client, &administrator, &format!("DELETE /api/auth/users/{ann}/totp"), "").is(404);
+    }
 }
 
 #[test]
 fn invitations_are_those_of_administrators() {
     let kept = Kept::default();
-    let settings = own().sign_up(SignUpPolicy::Invited).mailer(kept.clone());
-    let service = Guarded::new(Memory::new(), settings);
-    let (_, ann) = service.user("ann");
-    let administrator = service.administrator();
-    let mut client = service.client();
-    let body = r#"{"email":"bob@example.org"}"#;
-    client.json("POST /api/auth/sign-up", body).is(403);
-    client.json("POST /api/auth/invitations", body).is(401);
-    by(&mut client, &ann, "POST /api/auth/invitations", body).is(403);
-    let invited = by(&mut client, &administrator, "POST /api/auth/invitations", body).is(201);
-    let id = invited.value()["id"].clone();
-    let token = kept.token(&service);
-    // The address cannot be chosen.
-    let other = json!({ "token": token, "password": PASSWORD, "email": "eve@evil.net" });
-    client.json("POST /api/auth/join", &other.to_string()).is(400);
-    let list = by(&mut client, &administrator, "GET /api/auth/invitations", "").is(200).value();
-    assert_eq!(list["invitations"][0]["email"], "bob@example.org");
-    by(&mut client, &administrator, &format!("DELETE /api/auth/invitations/{id}"), "").is(204);
-    let body = json!({ "token": token, "password": PASSWORD }).to_string();
-    client.json("POST /api/auth/join", &body).is(401);
+    let settings = || own().sign_up(SignUpPolicy::Invited).mailer(kept.clone());
+    for service in services(settings) {
+        let (_, ann) = service.user("ann");
+        let administrator = service.administrator();
+        let mut client = service.client();
+        let body = r#"{"email":"bob@example.org"}"#;
+        client.json("POST /api/auth/sign-up", body).is(403);
+        client.json("POST /api/auth/invitations", body).is(401);
+        by(&mut client, &ann, "POST /api/auth/invitations", body).is(403);
+        let invited = by(&mut client, &administrator, "POST /api/auth/invitations", body).is(201);
+        let id = invited.value()["id"].clone();
+        let token = kept.token(&service);
+        // The address cannot be chosen.
+        let other = json!({ "token": token, "password": PASSWORD, "email": "eve@evil.net" });
+        client.json("POST /api/auth/join", &other.to_string()).is(400);
+        let list = by(&mut client, &administrator, "GET /api/auth/invitations", "").is(200).value();
+        assert_eq!(list["invitations"][0]["email"], "bob@example.org");
+        by(&mut client, &administrator, &format!("DELETE /api/auth/invitations/{id}"), "").is(204);
+        let body = json!({ "token": token, "password": PASSWORD }).to_string();
+        client.json("POST /api/auth/join", &body).is(401);
+    }
 }
 
 #[test]

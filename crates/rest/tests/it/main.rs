@@ -16,6 +16,9 @@ mod bounds;
 mod changes;
 mod client;
 mod compression;
+#[cfg(feature = "auth")]
+#[path = "../../../auth/tests/it/databases.rs"]
+mod databases;
 mod expand;
 #[cfg(feature = "auth")]
 mod extractors;

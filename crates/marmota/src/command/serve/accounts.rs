@@ -7,9 +7,13 @@
 //!
 //! Mails are sent by a worker of durable jobs, which runs as long as the server.
 
+#[cfg(feature = "admin")]
+use std::path::Path;
 use std::path::PathBuf;
 
 use clap::Args;
+#[cfg(feature = "admin")]
+use marmota_admin::AdminPages;
 #[cfg(feature = "passkeys")]
 use marmota_auth::WebAuthn;
 use marmota_auth::{Auth, Settings, SignUpPolicy};
@@ -33,7 +37,8 @@ pub(super) struct AccountOptions {
     /// The sender of mails: Shop <shop@example.org>
     #[arg(long, value_name = "ADDRESS")]
     mail_from: Option<String>,
-    /// A folder with templates of mails, by language: en/reset.txt
+    /// A folder with the texts of mails and of the pages at /account, by language: en/reset.txt,
+    /// fr/account.json
     #[arg(long, value_name = "FOLDER")]
     mail_templates: Option<PathBuf>,
     /// The URL at which people reach this server, for links in mails. Default: the first address in
@@ -174,12 +179,31 @@ impl AccountOptions {
         WebAuthn::new(url).map_err(|error| format!("--public-url: {error}"))
     }
 
-    /// Returns the style of the application for the pages at `/account`.
+    /// Adds the style and the texts of the application to the pages at `/account`.
     #[cfg(feature = "admin")]
-    pub(super) fn style(&self) -> Result<String, String> {
-        let Some(path) = &self.account_style else { return Ok(String::new()) };
-        std::fs::read_to_string(path)
-            .map_err(|error| format!("cannot read the style in {}: {error}", path.display()))
+    pub(super) fn pages(&self, pages: AdminPages) -> Result<AdminPages, String> {
+        let pages = match &self.account_style {
+            Some(path) => pages.account_style(std::fs::read_to_string(path).map_err(|error| {
+                format!("cannot read the style in {}: {error}", path.display())
+            })?),
+            None => pages,
+        };
+        let Some(folder) = &self.mail_templates else { return Ok(pages) };
+        let unreadable = |path: &Path, error: std::io::Error| {
+            format!("cannot read the texts in {}: {error}", path.display())
+        };
+        let entries = std::fs::read_dir(folder).map_err(|error| unreadable(folder, error))?;
+        let languages: std::io::Result<Vec<_>> = entries.collect();
+        let languages = languages.map_err(|error| unreadable(folder, error))?;
+        languages.iter().try_fold(pages, |pages, language| {
+            let path = language.path().join("account.json");
+            if !path.is_file() {
+                return Ok(pages);
+            }
+            let json = std::fs::read_to_string(&path).map_err(|error| unreadable(&path, error))?;
+            let texts = pages.account_texts(&language.file_name().to_string_lossy(), &json);
+            texts.map_err(|error| format!("{}: {error}", path.display()))
+        })
     }
 }
 

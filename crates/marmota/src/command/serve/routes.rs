@@ -4,6 +4,8 @@
 use marmota_auth::Auth;
 use marmota_http::Router;
 
+#[cfg(all(feature = "admin", feature = "mail"))]
+use super::accounts::AccountOptions;
 use super::database::OpenDatabase;
 #[cfg(feature = "app")]
 use super::editing::{self, description, sql_console};
@@ -94,7 +96,7 @@ impl Serve {
             if can_change || layers.is_used() { routes.layer(layers.clone()) } else { routes };
         #[cfg(all(feature = "admin", feature = "mail"))]
         let routes = match database.auth() {
-            Some(_) => with_account_pages(command, routes, self.accounts.style()?),
+            Some(_) => with_account_pages(command, routes, &self.accounts)?,
             None => routes,
         };
         #[cfg(feature = "admin")]
@@ -206,9 +208,14 @@ fn with_pages(command: &Command, routes: Router) -> Router {
 
 /// Adds the pages at `/account` to routes with accounts.
 #[cfg(all(feature = "admin", feature = "mail"))]
-fn with_account_pages(command: &Command, routes: Router, style: String) -> Router {
-    let Some(pages) = marmota_admin::AdminPages::of_routes(&routes) else { return routes };
-    pages.title(program_name()).version(command.version).account_style(style).add_account_to(routes)
+fn with_account_pages(
+    command: &Command,
+    routes: Router,
+    accounts: &AccountOptions,
+) -> Result<Router, String> {
+    let Some(pages) = marmota_admin::AdminPages::of_routes(&routes) else { return Ok(routes) };
+    let pages = accounts.pages(pages.title(program_name()).version(command.version))?;
+    Ok(pages.add_account_to(routes))
 }
 
 /// Returns the name of the program's file, which pages and mails show.
