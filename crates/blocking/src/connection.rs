@@ -126,13 +126,4 @@ pub trait SqlConnection: Send {
         read: ReadAs<'_>,
         take: &mut dyn FnMut(Vec<Option<Value>>) -> bool,
     ) -> Result<WriteCount, SqlFailure>;
-
-    /// Executes a statement with one row of parameters after the other, sent together. Returns
-    /// false if the driver does not do that.
-    ///
-    /// # Errors
-    /// The refusal of the server. Rows may have been written.
-    fn run_each(&mut self, _sql: &str, _rows: &[Vec<&Value>]) -> Result<bool, SqlFailure> {
-        Ok(false)
-    }
 }

@@ -66,8 +66,7 @@ static MYSQL: Dialect = native(dialect::MYSQL);
 
 const fn native(dialect: Dialect) -> Dialect {
     let key = ReturnedKey::LastInsertId(None);
-    // The parameters of one statement need fewer messages.
-    let writes = WriteRules { key, array_binding: false, ..dialect.writes };
+    let writes = WriteRules { key, ..dialect.writes };
     Dialect { writes, ..dialect }
 }
 

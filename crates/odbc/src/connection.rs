@@ -13,7 +13,7 @@ use odbc_api::parameter::InputParameter;
 use odbc_api::{ConnectionOptions, Error};
 
 use self::handle::Handle;
-use self::parameters::{columns_of, fill, parameter};
+use self::parameters::parameter;
 use crate::fault;
 use crate::options::OdbcOptions;
 
@@ -186,22 +186,6 @@ impl SqlConnection for OdbcConnection {
             Ok(WriteCount { rows: rows as u64, id: 0 })
         })();
         self.note(done)
-    }
-
-    fn run_each(&mut self, sql: &str, rows: &[Vec<&Value>]) -> Result<bool, SqlFailure> {
-        let Some(columns) = columns_of(rows, self.dialect) else { return Ok(false) };
-        let done = (|| {
-            let statement = self.conn.prepare(sql)?;
-            let kinds = columns.iter().map(|column| column.bound());
-            let mut inserter = statement.into_column_inserter(rows.len(), kinds)?;
-            inserter.set_num_rows(rows.len());
-            for (at, column) in columns.iter().enumerate() {
-                let values = rows.iter().map(|row| row[at]);
-                fill(inserter.column_mut(at), column, values, self.dialect);
-            }
-            inserter.execute().map(drop)
-        })();
-        self.note(done).map(|()| true)
     }
 }
 

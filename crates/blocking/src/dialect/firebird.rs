@@ -58,8 +58,6 @@ pub const FIREBIRD: Dialect = Dialect {
         after_given_key: None,
         without_columns: " DEFAULT VALUES",
         many_rows: false,
-        // Not tested: a driver may report a refused row as a warning.
-        array_binding: false,
     },
     definitions: DefinitionRules {
         table_end: "",

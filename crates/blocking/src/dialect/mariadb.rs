@@ -78,7 +78,6 @@ pub const MARIADB: Dialect = Dialect {
         after_given_key: None,
         without_columns: " () VALUES ()",
         many_rows: true,
-        array_binding: true,
     },
     definitions: DefinitionRules {
         table_end: " ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin",
@@ -152,7 +151,5 @@ pub const MYSQL: Dialect = Dialect {
         table_end: " ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_bin",
         ..MARIADB.definitions
     },
-    // Not tested: a driver may report a refused row as a warning.
-    writes: WriteRules { array_binding: false, ..MARIADB.writes },
     ..MARIADB
 };

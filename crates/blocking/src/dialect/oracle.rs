@@ -56,8 +56,6 @@ pub const ORACLE: Dialect = Dialect {
         after_given_key: None,
         without_columns: " VALUES (DEFAULT)",
         many_rows: true,
-        // Not tested: a driver may report a refused row as a warning.
-        array_binding: false,
     },
     definitions: DefinitionRules {
         table_end: "",

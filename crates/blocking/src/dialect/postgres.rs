@@ -67,8 +67,6 @@ pub const POSTGRES: Dialect = Dialect {
         ),
         without_columns: " DEFAULT VALUES",
         many_rows: true,
-        // The driver would send one row after the other.
-        array_binding: false,
     },
     definitions: DefinitionRules {
         table_end: "",

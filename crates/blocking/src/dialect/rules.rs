@@ -137,8 +137,6 @@ pub struct WriteRules {
     pub without_columns: &'static str,
     /// True if a statement may insert several rows.
     pub many_rows: bool,
-    /// True if the driver sends many rows of parameters in one round trip.
-    pub array_binding: bool,
 }
 
 /// Statements that define tables.

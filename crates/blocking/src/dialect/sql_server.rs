@@ -59,8 +59,6 @@ pub const SQL_SERVER: Dialect = Dialect {
         after_given_key: None,
         without_columns: " DEFAULT VALUES",
         many_rows: true,
-        // Not tested: a driver may report a refused row as a warning.
-        array_binding: false,
     },
     definitions: DefinitionRules {
         table_end: "",

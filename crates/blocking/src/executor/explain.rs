@@ -63,10 +63,11 @@ impl SqlExecutor<'_> {
             }
         }
         if failure.is_taken() {
-            if updated.is_none() && row.get(table.key()).is_some_and(ValueRef::is_absent) {
-                if self.highest_key(table)? == Some(i64::MAX) {
-                    return Ok(failure::no_key_left());
-                }
+            if updated.is_none()
+                && row.get(table.key()).is_some_and(ValueRef::is_absent)
+                && self.highest_key(table)? == Some(i64::MAX)
+            {
+                return Ok(failure::no_key_left());
             }
             // The other row is gone: it was undone meanwhile.
             return Ok(failure::lost_race());

@@ -31,7 +31,7 @@ impl SqlExecutor<'_> {
             format!("SELECT {names} FROM {} WHERE {own}={value}", quoted(table.name())),
         );
         sql.bind(key);
-        self.lend(table, sql, &Lending { columns, ..Lending::default() }, sink)
+        self.lend(table, &sql, &Lending { columns, ..Lending::default() }, sink)
     }
 
     pub(super) fn list(
@@ -63,7 +63,7 @@ impl SqlExecutor<'_> {
         }
         let condition = split.rest.map(|rest| Condition::new(rest, table));
         let only = (read != fields).then_some(fields);
-        self.lend(table, sql, &Lending { columns, condition, only, limit: query.limit }, sink)
+        self.lend(table, &sql, &Lending { columns, condition, only, limit: query.limit }, sink)
     }
 
     pub(super) fn count(&mut self, table: &Table, filter: Option<&FilterExpr>) -> Result<u64> {
@@ -105,7 +105,7 @@ impl SqlExecutor<'_> {
     fn lend(
         &mut self,
         table: &Table,
-        sql: Sql,
+        sql: &Sql,
         how: &Lending,
         sink: &mut dyn RowSink,
     ) -> Result<u64> {

@@ -64,15 +64,6 @@ impl SqlExecutor<'_> {
             (0..first.len()).filter(|&at| first[at] != Value::Absent).collect();
         let is_given = first[table.key()] != Value::Absent;
         let head = insert_head(table, &present);
-        if is_given && dialect.writes.array_binding && rows.len() > 1 {
-            let one = format!("{head}{}", insert_end(dialect, table, is_given, 1, &present));
-            let rows: Vec<Vec<&Value>> =
-                rows.iter().map(|row| present.iter().map(|&at| &row[at]).collect()).collect();
-            if self.connection.run_each(&one, &rows)? {
-                self.follow_given_key(table)?;
-                return Ok(Vec::new());
-            }
-        }
         let mut sql = Sql::new(dialect, head);
         sql.add(&insert_end(dialect, table, is_given, rows.len(), &present));
         for row in rows {
@@ -170,8 +161,7 @@ impl SqlExecutor<'_> {
             (0..row.len()).filter(|&at| row[at] != Value::Absent).collect()
         };
         let Some(first) = rows.first().map(|row| fields(row)) else { return 0 };
-        let in_arrays = dialect.writes.array_binding && first.contains(key);
-        if !dialect.writes.many_rows && !in_arrays
+        if !dialect.writes.many_rows
             || first.is_empty() && !dialect.writes.without_columns.ends_with(')')
             || !first.contains(key) && matches!(dialect.writes.key, ReturnedKey::Sequence(_))
         {

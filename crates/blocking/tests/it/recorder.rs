@@ -127,9 +127,4 @@ impl SqlConnection for RecordingConnection {
         }
         Ok(WriteCount { rows: 1, id: 1 })
     }
-
-    fn run_each(&mut self, sql: &str, rows: &[Vec<&Value>]) -> Result<bool, SqlFailure> {
-        self.record.add(format!("{sql}; -- for each of {} rows", rows.len()));
-        Ok(true)
-    }
 }

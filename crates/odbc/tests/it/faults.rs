@@ -20,7 +20,7 @@ fn note(name: &str) -> Note {
     Note { id: 0, name: name.to_owned(), count: 0, photo: Blob::from(Vec::new()) }
 }
 
-/// A row with a given key: many of them are sent as arrays of parameters.
+/// A row with a given key.
 #[derive(Clone, Debug, Model, PartialEq)]
 struct Reading {
     id: Uuid,
@@ -155,7 +155,7 @@ fn a_value_that_does_not_fit_its_column_writes_nothing() {
 }
 
 #[test]
-fn a_taken_value_in_an_array_of_parameters_names_its_row_and_writes_nothing() {
+fn a_taken_value_in_a_batch_names_its_row_and_writes_nothing() {
     for url in urls() {
         let store = open(&url);
         let mut rows: Vec<Reading> = (0..300).map(|at| reading(at, &format!("r{at}"))).collect();
