@@ -37,8 +37,8 @@ export const sqlPage = main => {
   const values = labelled('Values', h('input', { class: 'mono', spellcheck: 'false', autocomplete: 'off' }), { hint: 'For the parameters (?) of the statement, as a list in JSON: ["1900-01-01", 7]' })
   const limit = labelled('At most', h('input', { type: 'number', min: 1, max: 10000, value: '1000' }))
   const write = h('input', { type: 'checkbox' })
-  const writing = session.writesSql && h('div', { class: 'field' }, h('label', { class: 'choice' }, write, 'Change rows'),
-    h('p', { class: 'hint' }, 'Rules, hooks, versions and history do not apply.'))
+  const writing = session.writesSql ? [h('label', { class: 'choice' }, write, 'Change rows'),
+    h('p', { class: 'hint' }, 'Rules, hooks, versions and history do not apply.')] : []
   const rows = h('section', { 'aria-live': 'polite' })
   const history = h('section', {})
   const showHistory = () => fill(history, earlier().length > 0 && [h('h2', {}, 'Earlier statements'),
@@ -64,7 +64,7 @@ export const sqlPage = main => {
     keep(sql)
     showHistory()
   }
-  const editor = form([statement, values, limit, writing].filter(Boolean), { submit: 'Execute', send: execute })
+  const editor = form([statement, values, limit, ...writing], { submit: 'Execute', send: execute })
   statement.target.addEventListener('keydown', event => {
     if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) editor.requestSubmit()
   })

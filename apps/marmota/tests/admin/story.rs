@@ -115,6 +115,7 @@ async fn rule_and_user(page: &Browser, program: &Program) {
     page.fill("Name", "ann").await;
     page.check("guests").await;
     page.press("Create").await;
+    page.shows("Password of ann").await;
     page.press("Close").await;
     page.press("Try as a user").await;
     page.choose("User", "ann").await;

@@ -173,7 +173,7 @@ fn groups_of_an_application_are_saved_in_its_file() {
         page.press("readers").await;
         page.press("Delete").await;
         page.press("Delete").await;
-        page.hides("done = true").await;
+        page.shows("Deleted").await;
         assert!(!file().contains("readers"), "{}", file());
 
         // A group that a program made through the API stays in the database.
