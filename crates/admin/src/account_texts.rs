@@ -48,8 +48,8 @@ impl AccountTexts {
         self.0.get(language).is_some_and(|texts| texts.contains_key(text))
     }
 
-    /// Returns the texts in the language of a request: that of the parameter `lang`, otherwise the first of
-    /// `Accept-Language` that there is. Weights are ignored: browsers send the preferred languages first.
+    /// Returns the texts in the language of a request: that of the parameter `lang`, otherwise the first known
+    /// one of `Accept-Language`. Weights are ignored: browsers send the preferred languages first.
     pub(crate) fn document_for(&self, request: &Request) -> Value {
         let chosen = request.query_param("lang").unwrap_or_default();
         let accepted = request.header_text("accept-language").unwrap_or_default();

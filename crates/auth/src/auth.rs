@@ -21,9 +21,8 @@ use crate::credentials::token::{self, TokenHash};
 use crate::ids;
 use crate::known::{Found, Identity, Knowledge, KnownCount, Proof};
 use crate::models::{ApiKey, LoginSession, User, managers};
-use crate::profile::{check_profile, form_of};
 use crate::security_event::{Recorder, SecurityEvent};
-use crate::settings::Settings;
+use crate::settings::{Settings, check_profile, form_of};
 
 /// The prefix of a session's token.
 pub(crate) const SESSION_PREFIX: &str = "ms_";

@@ -57,7 +57,6 @@ mod ids;
 mod known;
 mod login;
 mod models;
-mod profile;
 mod providers;
 mod security_event;
 mod self_service;

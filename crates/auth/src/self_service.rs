@@ -11,6 +11,7 @@ mod passkey_sign_in;
 mod passkeys;
 mod personal_data;
 mod prepare;
+mod profile;
 mod redeem;
 mod request;
 mod second_factor;

@@ -1,5 +1,7 @@
 //! Settings: durations of sessions, default grants, and limits.
 
+mod profile_table;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +13,8 @@ use crate::account_mail::{AccountMailer, SignUpPolicy};
 use crate::credentials::external::{IdentityProviders, TokenIssuers};
 use crate::credentials::passkey::PasskeyProtocol;
 use crate::security_event::Listener;
+
+pub(crate) use profile_table::{OWNER, check_profile, form_of};
 
 /// Settings of [`crate::Auth`]; each has a default.
 ///

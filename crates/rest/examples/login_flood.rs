@@ -6,11 +6,12 @@
 //! ```
 //! The arguments are the seconds of each measurement and the number of rounds. Other requests read rows
 //! with a token, 1,000 a second over 4 connections; a request is timed from the moment at which it was
-//! due. There are two floods, over 8 connections each:
+//! due. There are two floods:
 //!
-//! - *refused*: from one address, which has used up its attempts, so that each login is answered 429;
-//! - *hashed*: from 200 addresses with a new name for each login, so that no limit applies. Two threads hash
-//!   passwords, 64 logins wait, and the others are answered 503.
+//! - *refused*: from one address, which has used up its attempts, over 8 connections: each login is answered
+//!   429;
+//! - *hashed*: from 200 addresses with a new name for each login, so that no limit applies, 96 at a time. Two
+//!   threads hash passwords (401), 64 logins wait, and the others are answered 503.
 //!
 //! Server and clients share the processors.
 
@@ -32,7 +33,9 @@ type Done<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 const READERS: u32 = 4;
 const READS_PER_SECOND: u32 = 1_000;
+/// The logins of a flood at a time, if limits refuse them, and if not: more than may wait.
 const CLIENTS: u32 = 8;
+const HASHED_CLIENTS: u32 = 96;
 const LOGINS_PER_SECOND: u32 = 1_000;
 /// The addresses of a flood that no limit refuses.
 const ADDRESSES: u64 = 200;
@@ -117,6 +120,14 @@ fn main() -> Done<()> {
     Ok(())
 }
 
+const fn clients_of(flood: Flood) -> u32 {
+    match flood {
+        Flood::None => 0,
+        Flood::Refused => CLIENTS,
+        Flood::Hashed => HASHED_CLIENTS,
+    }
+}
+
 /// Measures other requests for some time, with a flood.
 fn measure(
     address: SocketAddr,
@@ -128,7 +139,7 @@ fn measure(
     let ends = AtomicBool::new(false);
     let next = AtomicU64::new(0);
     let (times, logins) = std::thread::scope(|scope| {
-        let clients = if flood == Flood::None { 0 } else { CLIENTS };
+        let clients = clients_of(flood);
         let floods: Vec<_> = (0..clients)
             .map(|_| scope.spawn(|| send_logins(address, flood, &ends, &next)))
             .collect();
@@ -192,7 +203,7 @@ fn send_logins(
     next: &AtomicU64,
 ) -> Done<BTreeMap<u16, u64>> {
     let mut clients: BTreeMap<u64, Client> = BTreeMap::new();
-    let every = Duration::from_secs(1) * CLIENTS / LOGINS_PER_SECOND;
+    let every = Duration::from_secs(1) * clients_of(flood) / LOGINS_PER_SECOND;
     let begun = Instant::now();
     let mut counts = BTreeMap::new();
     let mut number = 0;

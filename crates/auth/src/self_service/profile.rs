@@ -7,19 +7,15 @@
 use std::sync::Arc;
 
 use marmota_model::{
-    Caller, Error, ErrorKind, Field, Kind, Record, Result, Role, Scratch, Table, ValueRef,
-    Violation, json, parse_filter,
+    Error, ErrorKind, Field, Record, Result, Scratch, Table, ValueRef, Violation, json,
+    parse_filter,
 };
-use marmota_store::rights::{Grant, Right, Rights};
-use marmota_store::{Store, Transaction};
+use marmota_store::Transaction;
+use marmota_store::rights::{Right, Rights};
 
 use crate::auth::{Auth, Inner};
 use crate::models::User;
-
-/// The table of users.
-const USERS: &str = "marmota_user";
-/// The field of a profile that refers to its user.
-const OWNER: &str = "user";
+use crate::settings::OWNER;
 
 impl Auth {
     /// Returns the table of [`crate::Settings::profile`] with the fields that the grants for every user
@@ -113,42 +109,4 @@ fn read_profile(view: &Arc<Table>, table: &Arc<Table>, user: i64, values: &str) 
     }
     record.set(OWNER, user)?;
     Ok(record)
-}
-
-/// Returns a table of profiles as a new user with these grants sees it.
-pub(crate) fn form_of(
-    store: &Store,
-    profile: &Arc<Table>,
-    everyone: &[Grant],
-) -> Result<Option<Arc<Table>>> {
-    let caller = Caller { id: "0".to_owned(), name: String::new(), groups: Vec::new() };
-    let rights = Rights::new(store.registry(), Some(caller), everyone)?;
-    let may_insert = rights.allow(profile, Right::Insert);
-    Ok(may_insert.then(|| Arc::clone(rights.view_of(profile))))
-}
-
-/// Returns the table of profiles, if it can be one.
-///
-/// `user` may be an integer: the tables of application files cannot refer to the table of users.
-pub(crate) fn check_profile(store: &Store, name: &str) -> Result<Arc<Table>> {
-    let table = store.table(name)?;
-    let owner = table.fields().iter().find(|field| field.name == OWNER);
-    let is_sound = owner.is_some_and(|owner| {
-        let is_user = match &owner.kind {
-            Kind::Reference { table, .. } => table == USERS,
-            Kind::Int { .. } => owner.role == Role::Plain,
-            _ => false,
-        };
-        is_user && owner.unique && !owner.nullable
-    });
-    match is_sound {
-        true => Ok(table),
-        false => {
-            let message = format!(
-                "the table `{name}` cannot be the profile of users: it needs the field `{OWNER}`, unique \
-                 and not null, a reference to `{USERS}` or an integer"
-            );
-            Err(Error::new(ErrorKind::Invalid, message))
-        }
-    }
 }
