@@ -145,6 +145,7 @@ pub mod prelude {
 /// | `memory:data/app.mem` | the memory engine, loaded at the start and saved at the end |
 /// | `memory:data/app.mem?durability=full` | the memory engine with a log: as durable as SQLite |
 /// | `postgres://user:password@host/app` | a PostgreSQL database (feature `postgres`) |
+/// | `postgres://user:password@db1,db2/app` | the primary of a cluster of PostgreSQL servers |
 /// | `mariadb://user:password@host/app`, or `mysql:` | a MariaDB or MySQL database (feature `mariadb`) |
 /// | `unix:/run/app.sock` | a store of another process, at a Unix socket (feature `remote`) |
 /// | `http://host:8080/api` | a store that another process serves over HTTP |
@@ -173,6 +174,10 @@ pub mod prelude {
 /// let store = marmota::open("memory:")?.model::<City>().open()?;
 /// let id = store.insert(&City { id: 0, name: "Bourges".to_owned() }).run()?;
 /// assert_eq!(store.get::<City>(id).run()?.name, "Bourges");
+///
+/// let error = marmota::open("oracle://host/app").err().expect("an unknown engine");
+/// assert_eq!(error.kind(), ErrorKind::Invalid);
+/// assert!(error.message().contains("sqlite:"), "it lists the engines: {error}");
 /// # Ok::<(), Error>(())
 /// ```
 pub fn open(url: &str) -> Result<StoreBuilder> {
