@@ -101,7 +101,6 @@ fn an_index_may_have_a_filter() {
     #[allow(dead_code, reason = "only the schema is read")]
     #[derive(marmota_derive::Model)]
     #[model(unique(mail, where = "deleted = null"), index(mail, size, where = "size > 3"))]
-    #[model(unique(mail))]
     struct Note {
         id: i64,
         #[model(rename = "email")]
@@ -112,7 +111,6 @@ fn an_index_may_have_a_filter() {
     let expected = [
         Index::unique(vec![1]).filter("deleted = null"),
         Index::new(vec![1, 2]).filter("size > 3"),
-        Index::unique(vec![1]),
     ];
     assert_eq!(*Note::schema().indexes, expected);
     let wrong = Index::new(vec![1]).filter("mail = 'x'");
