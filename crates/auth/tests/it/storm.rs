@@ -92,7 +92,7 @@ fn a_token_shown_while_it_ends_stays_ended() {
             std::thread::scope(|scope| {
                 for _ in 0..3 {
                     scope.spawn(|| {
-                        (0..20).for_each(|_| drop(auth.authenticate(&login.token).run()))
+                        (0..20).for_each(|_| drop(auth.authenticate(&login.token).run()));
                     });
                 }
                 scope.spawn(|| auth.logout(&known).unwrap());
