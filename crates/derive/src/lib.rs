@@ -271,7 +271,7 @@ use syn::{DeriveInput, ItemFn, ItemTrait, parse_macro_input};
 /// ```
 ///
 /// With `where`, the index has only the rows that a filter selects. The filter has the names of
-/// columns, and is checked when the store is opened ([`Index::filter`](marmota_model::Index::filter)).
+/// columns, and is checked when the store is opened (`Index::filter` of the crate `marmota-model`).
 ///
 /// ```
 /// use marmota_derive::Model;

@@ -9,8 +9,8 @@ impl Table {
     /// Checks and prepares a schema.
     ///
     /// - Names of the table and its fields are 1 to 63 ASCII letters, digits or `_` and start with no
-    ///   digit; two fields do not differ by case alone. There are at most [`FieldSet::CAPACITY`] fields.
-    /// - Exactly one field has [`Role::Key`]; it is not nullable, and of kind [`Kind::I64`], UUID or text.
+    ///   digit; two fields do not differ by case alone. There are at most [`FieldSet::CAPACITY`](crate::FieldSet::CAPACITY) fields.
+    /// - Exactly one field has [`Role::Key`](crate::Role::Key); it is not nullable, and of kind [`Kind::I64`], UUID or text.
     /// - Filters of indexes are within their grammar ([`Index::filter`]).
     /// - Defaults and the ends of ranges are values of their field; patterns are regular expressions.
     ///
