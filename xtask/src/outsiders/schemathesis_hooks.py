@@ -4,8 +4,8 @@ path or on other rows, and decimals. Requests that are invalid by intention are 
 import schemathesis
 
 # What a request may break although it fits the schema: it refers to a row that does not exist, has an
-# amount with more than four decimals, has rows of different forms, asks for no rows and no number, or has a
-# file that is not the stored one.
+# amount with more than four decimals, has rows of different forms, asks for no rows and no number, has a
+# file that is not the stored one, or a row of a batch with another key or version than its operation.
 INEXPRESSIBLE = (
     "must be the key of a row of",
     "four decimals",
@@ -13,6 +13,8 @@ INEXPRESSIBLE = (
     "must set the same fields",
     "or 0 with `count=true`",
     "must be the description of a file that was uploaded",
+    "a key cannot be changed",
+    "differs from the expected version",
 )
 
 # Parameters with a grammar, and those that select the members of a row.

@@ -44,7 +44,10 @@ fn no_request_fails_and_no_connection_ends_while_routes_are_replaced() {
                         (latest, count) = (number, count + 1);
                     }
                 }
-                (latest, count)
+                // A slow client may not have sent anything since the last routes.
+                let last = client.send(GET).answer().expect("the connection stays open");
+                assert!(latest <= 50 && last.text() == "50", "{last:?} after {latest}");
+                count
             })
         })
         .collect();
@@ -61,8 +64,8 @@ fn no_request_fails_and_no_connection_ends_while_routes_are_replaced() {
     }
     ends.store(true, Ordering::Relaxed);
     for client in clients {
-        let (latest, count) = client.join().unwrap();
-        assert!(latest == 50 && count > 50, "{count} requests, the last by routes {latest}");
+        let count = client.join().unwrap();
+        assert!(count > 50, "{count} requests");
     }
 }
 
