@@ -101,7 +101,7 @@ fn a_cluster_endures_the_failure_of_each_part() {
 }
 
 #[test]
-#[ignore = "takes 20 minutes; `cargo xtask soak cluster` runs it"]
+#[ignore = "takes 3 to 20 minutes; `cargo xtask soak cluster` runs it"]
 fn a_cluster_endures_100_failures() {
     endure(100);
 }
