@@ -1,5 +1,5 @@
 //! Clients of the cluster. Each inserts rows with idempotency keys, updates a row of its own, and
-//! reads both back with the position of the write, until it is told to end.
+//! reads both back with the position of the write, until the test ends.
 
 use std::collections::BTreeMap;
 use std::fmt;

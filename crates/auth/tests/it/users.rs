@@ -82,7 +82,7 @@ fn failed_logins_are_limited() {
     }
 }
 
-/// A name that there is not takes as long as a wrong password does: the medians of 1,000 tries, one after
+/// An unknown name takes as long as a wrong password does: the medians of 1,000 tries, one after
 /// the other, differ by less than the spread of either.
 #[test]
 fn names_are_not_told_by_time() {

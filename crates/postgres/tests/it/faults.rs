@@ -313,7 +313,7 @@ fn no_operation_waits_on_a_connection_that_has_ended() {
             thread::sleep(Duration::from_millis(30));
             own.disconnect_all().unwrap();
         }
-        // Longer than an operation waits for a connection.
+        // The connections that were closed last have time to be replaced.
         thread::sleep(Duration::from_secs(1));
         stop.store(true, Ordering::Relaxed);
         adders.into_iter().map(|adder| adder.join().unwrap()).collect()
