@@ -37,7 +37,7 @@ use crate::documents::schema_document;
 use crate::protocol::ndjson;
 use crate::request::accept::{self, ListFormat, Offer};
 use crate::request::admission::{CallerStore, admit};
-use crate::request::after;
+use crate::request::after::After;
 use crate::request::answer::{Out, refuse};
 use crate::request::call::{Verb, execute_verb};
 use crate::request::params;
@@ -445,19 +445,21 @@ fn in_turn<H>(handler: &Arc<H>, call: Call<'_>, out: &mut Out<'_, '_>) -> Flow
 where
     H: Fn(Call<'_>, &mut Out<'_, '_>) -> Flow + Send + Sync + 'static,
 {
-    let position = match after::position(call.request, call.store) {
+    let after = match After::of(call.request, call.store) {
         Ok(None) => return handler(call, out),
-        Ok(Some(position)) => position,
+        Ok(Some(after)) => after,
         Err(error) => return refused(error.into(), out),
     };
-    let Call { api, store, request } = call;
-    let (handler, api) = (Arc::clone(handler), Arc::clone(api));
-    let (store, request) = (store.clone(), request.clone());
+    let Call { api, request, .. } = call;
+    if after.is_reached() {
+        return handler(Call { api, store: &after.store, request }, out);
+    }
+    let (handler, api, request) = (Arc::clone(handler), Arc::clone(api), request.clone());
     Flow::Later(Box::pin(async move {
-        if let Err(error) = after::wait(&store, position).await {
+        if let Err(error) = after.wait().await {
             return ApiError::from(error).into_response();
         }
-        handled(&*handler, Call { api: &api, store: &store, request: &request }).await
+        handled(&*handler, Call { api: &api, store: &after.store, request: &request }).await
     }))
 }
 
@@ -491,16 +493,19 @@ where
 {
     let (handler, api, request) = (Arc::clone(handler), Arc::clone(api), request.clone());
     Flow::Later(Box::pin(async move {
-        let store = match finding.await {
+        let mut store = match finding.await {
             Ok(store) => store,
             Err(error) => return error.into_response(),
         };
-        if let Some(position) = match after::position(&request, &store) {
-            Ok(position) => position,
+        match After::of(&request, &store) {
+            Ok(None) => {}
+            Ok(Some(after)) => {
+                if let Err(error) = after.wait().await {
+                    return ApiError::from(error).into_response();
+                }
+                store = after.store;
+            }
             Err(error) => return ApiError::from(error).into_response(),
-        } && let Err(error) = after::wait(&store, position).await
-        {
-            return ApiError::from(error).into_response();
         }
         handled(&*handler, Call { api: &api, store: &store, request: &request }).await
     }))

@@ -275,6 +275,31 @@ impl Store {
         self.core.layers.before_hooks.as_ref().is_some_and(|hooks| hooks.has(table.original()))
     }
 
+    /// Returns the same store without its cache: a read by key asks the engine.
+    ///
+    /// A cached row can be older than a write of another process of which the cache was not notified
+    /// yet.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, Model)]
+    /// # struct City { id: i64, name: String }
+    /// let store = Store::builder(Memory::new()).model::<City>().cache(1 << 20).open()?;
+    /// let id = store.insert(&City { id: 0, name: "Bourges".to_owned() }).run()?;
+    /// for _ in 0..3 {
+    ///     store.without_cache().get::<City>(id).run()?;
+    /// }
+    /// let stats = store.cache_stats().expect("it has a cache");
+    /// assert_eq!((stats.hits, stats.misses), (0, 0));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub fn without_cache(&self) -> Self {
+        self.with_handle(HandleContext { skips_cache: true, ..self.handle.clone() })
+    }
+
     /// Returns the version of a table: a number that changes with every write to it, and that no
     /// later version has again as long as the store is open. `None` while a write is in progress,
     /// and for a store without a cache.
@@ -297,7 +322,8 @@ impl Store {
     /// ```
     #[must_use]
     pub fn table_version(&self, table: &Table) -> Option<u64> {
-        self.core.layers.cache.as_ref()?.version(table.original())
+        let cache = self.core.layers.cache.as_ref().filter(|_| !self.handle.skips_cache)?;
+        cache.version(table.original())
     }
 
     /// Returns true until the store is closed.

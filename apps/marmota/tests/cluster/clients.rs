@@ -105,10 +105,13 @@ impl Client {
                 let update = agent.patch(format!("{url}/api/person/{row}"));
                 update.content_type("application/json").send(&change)
             });
-            // A list, because a cached row can be older than the position for a moment.
-            let updated = format!("id={row} and last_name='update {number}'");
-            let seen = self.count(&updated, Some(&position(&answer)));
-            assert_eq!(seen, 1, "{}: a stale read", self.name);
+            let updated = position(&answer);
+            let read = self.until_success("get", |agent, url| {
+                let get = agent.get(format!("{url}/api/person/{row}"));
+                get.header("Marmota-After", &updated).call()
+            });
+            let name = &body_of(read)["last_name"];
+            assert_eq!(*name, format!("update {number}"), "{}: a stale read", self.name);
             let (_, position) = self.insert(number);
             let seen = self.count(&format!("first_name='{}'", self.name), position.as_deref());
             assert_eq!(seen, number + 1, "{}: a stale read", self.name);

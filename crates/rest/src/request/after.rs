@@ -14,21 +14,44 @@ const AFTER: &str = "marmota-after";
 /// The maximum wait for a position.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Returns the position that a request waits for, unless it is reached already.
-///
-/// # Errors
-/// [`marmota_model::ErrorKind::Invalid`] for a text that is not a position, or one of another
-/// database; [`marmota_model::ErrorKind::Unsupported`] for a store without a change feed.
-pub(crate) fn position(request: &Request, store: &Store) -> Result<Option<Position>> {
-    let Some(text) = request.header_text(AFTER) else { return Ok(None) };
-    let position: Position = text.trim().parse()?;
-    Ok(if store.has_reached(position)? { None } else { Some(position) })
+/// What a request that has this header reads.
+pub(crate) struct After {
+    /// The store for the request. If other processes may write to the database, it uses no cache: a
+    /// cached row can be older than the position.
+    pub(crate) store: Store,
+    /// The position, if it is not reached yet.
+    awaited: Option<Position>,
 }
 
-/// Waits for a position.
-///
-/// # Errors
-/// [`marmota_model::ErrorKind::Timeout`] if it is not reached within 5 seconds.
-pub(crate) async fn wait(store: &Store, position: Position) -> Result<()> {
-    store.reached(position, WAIT_MAX).await
+impl After {
+    /// Returns what the request reads; `None` for a request without the header.
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Invalid`] for a text that is not a position, or one of another
+    /// database; [`marmota_model::ErrorKind::Unsupported`] for a store without a change feed.
+    pub(crate) fn of(request: &Request, store: &Store) -> Result<Option<Self>> {
+        let Some(text) = request.header_text(AFTER) else { return Ok(None) };
+        let position: Position = text.trim().parse()?;
+        let awaited = if store.has_reached(position)? { None } else { Some(position) };
+        let capability = store.capability();
+        let has_other_writers = capability.shared_commits || capability.shared_file;
+        let store = if has_other_writers { store.without_cache() } else { store.clone() };
+        Ok(Some(Self { store, awaited }))
+    }
+
+    /// Returns true if the request does not have to wait.
+    pub(crate) const fn is_reached(&self) -> bool {
+        self.awaited.is_none()
+    }
+
+    /// Waits for the position.
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Timeout`] if it is not reached within 5 seconds.
+    pub(crate) async fn wait(&self) -> Result<()> {
+        match self.awaited {
+            Some(position) => self.store.reached(position, WAIT_MAX).await,
+            None => Ok(()),
+        }
+    }
 }

@@ -145,7 +145,9 @@ impl<L: Layer> CacheLayer<L> {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Poll<Result<()>> {
-        if let (Place::Thread, Operation::Get { .. }) = (&handle.place, &*operation) {
+        if let (Place::Thread, Operation::Get { .. }) = (&handle.place, &*operation)
+            && !handle.skips_cache
+        {
             return self.get(cache, handle, state, operation, sink, outcome);
         }
         let announced = announce(&cache.versions, &handle.place, operation);

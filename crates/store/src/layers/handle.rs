@@ -27,6 +27,8 @@ pub(crate) struct HandleContext {
     pub(crate) session: Option<Arc<SessionCounts>>,
     /// How many hooks its operations are inside of: 0 for those of a program.
     pub(crate) hook_depth: u8,
+    /// True if its reads do not use cached rows.
+    pub(crate) skips_cache: bool,
 }
 
 /// Where operations are executed.
@@ -58,7 +60,14 @@ pub(crate) struct TransactionState {
 impl HandleContext {
     /// Returns the context of a store without limits.
     pub(crate) const fn of_store() -> Self {
-        Self { place: Place::Thread, actor: None, rights: None, session: None, hook_depth: 0 }
+        Self {
+            place: Place::Thread,
+            actor: None,
+            rights: None,
+            session: None,
+            hook_depth: 0,
+            skips_cache: false,
+        }
     }
 
     /// Returns the timestamp of a write: the current time, or in a transaction that of its first

@@ -123,6 +123,9 @@ impl Store {
 
     /// Waits until the feed has reached a position, for at most `wait_max`.
     ///
+    /// If another process made the commit, a cached row can be older for a moment: read through
+    /// [`Store::without_cache`].
+    ///
     /// ```
     /// # use std::time::Duration;
     /// # use marmota_memory::Memory;

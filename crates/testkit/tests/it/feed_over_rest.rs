@@ -1,5 +1,5 @@
-//! Two servers over REST on one PostgreSQL database: what a client wrote through one of them, it
-//! reads through the other.
+//! Two servers over REST with caches on one PostgreSQL database: what a client wrote through one of
+//! them, it reads through the other.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -19,7 +19,7 @@ struct Visit {
 
 fn serve(url: &str) -> (Store, RunningServer) {
     let engine = Postgres::from_url(url).unwrap();
-    let builder = Store::builder(engine).model::<Visit>();
+    let builder = Store::builder(engine).model::<Visit>().cache(1 << 20);
     let store = builder.changes(ChangeRetention::default()).open().unwrap();
     let server = Server::bind("127.0.0.1:0").unwrap().listeners(1);
     let server = server.start(Api::new(&store).router()).unwrap();
@@ -50,7 +50,7 @@ fn header<'r>(response: &'r str, name: &str) -> &'r str {
 fn what_was_written_through_one_server_is_read_through_the_other() {
     let url = crate::postgres_url();
     let ((_one, here), (_other, there)) = (serve(&url), serve(&url));
-    for number in 0..20 {
+    for number in 0..50 {
         let row = format!(r#"{{"place":"place {number}"}}"#);
         let written = send(here.local_addr(), "POST /api/visit", "", &row);
         let (path, position) = (header(&written, "Location"), header(&written, "Marmota-Position"));
@@ -58,6 +58,8 @@ fn what_was_written_through_one_server_is_read_through_the_other() {
         let read = send(there.local_addr(), &format!("GET {path}"), &after, "");
         assert!(read.starts_with("HTTP/1.1 200"), "{read}");
         assert!(read.contains(&format!("place {number}")), "{read}");
+        // The row is in the other server's cache when it changes.
+        send(there.local_addr(), &format!("GET {path}"), "", "");
         let patch = format!("PATCH {path}");
         let patched = send(here.local_addr(), &patch, "", r#"{"place":"moved"}"#);
         let after = format!("Marmota-After: {}\r\n", header(&patched, "Marmota-Position"));
