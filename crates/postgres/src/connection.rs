@@ -9,6 +9,8 @@
 
 pub(crate) mod cancel;
 pub(crate) mod connector;
+mod login;
+pub(crate) mod no_connection;
 pub(crate) mod pool;
 pub(crate) mod query;
 mod routing;

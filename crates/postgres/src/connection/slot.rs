@@ -12,7 +12,8 @@ use marmota_store::wait::{OwnedPlace, WaitQueue};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::Connection;
-use super::connector::{self, NoConnection, Purpose, SHARED_LOCK_TIMEOUT};
+use super::connector::{self, Purpose, SHARED_LOCK_TIMEOUT};
+use super::no_connection::NoConnection;
 use crate::options::PostgresOptions;
 
 /// The first pause between two attempts, and the longest.

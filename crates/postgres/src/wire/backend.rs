@@ -32,9 +32,11 @@ pub enum BackendMessage<'a> {
     ParameterDescription(Oids<'a>),
     /// The columns of a statement's rows.
     RowDescription(RowDescription<'a>),
+    /// A setting of the server, which it reports at login and when it changes.
+    ParameterStatus(ParameterStatus<'a>),
     /// A notification on a channel that is listened to.
     NotificationResponse(Notification<'a>),
-    /// Any message that callers ignore: settings, ends of binding and closing.
+    /// Any message that callers ignore: ends of binding and closing.
     Other(u8),
 }
 
@@ -78,9 +80,27 @@ fn message(tag: u8, body: &[u8]) -> Result<BackendMessage<'_>, Broken> {
         b'K' => BackendMessage::BackendKeyData(number(body).ok_or(Broken)?, &body[4..]),
         b't' => BackendMessage::ParameterDescription(Oids(body.get(2..).ok_or(Broken)?)),
         b'T' => BackendMessage::RowDescription(RowDescription(body.get(2..).ok_or(Broken)?)),
+        b'S' => BackendMessage::ParameterStatus(ParameterStatus::of(body).ok_or(Broken)?),
         b'A' => BackendMessage::NotificationResponse(Notification::of(body).ok_or(Broken)?),
         tag => BackendMessage::Other(tag),
     })
+}
+
+/// A setting that the server reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ParameterStatus<'a> {
+    /// The setting's name.
+    pub name: &'a [u8],
+    /// Its value.
+    pub value: &'a [u8],
+}
+
+impl<'a> ParameterStatus<'a> {
+    fn of(body: &'a [u8]) -> Option<Self> {
+        let mut texts = body.split(|&byte| byte == 0);
+        let (name, value, end) = (texts.next()?, texts.next()?, texts.next()?);
+        end.is_empty().then_some(Self { name, value })
+    }
 }
 
 /// A notification by `NOTIFY`.
