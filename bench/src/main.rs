@@ -1,6 +1,6 @@
 //! `cargo run --release -p bench -- SUITE` measures Marmota, its peers and a floor in one run, and
 //! prints the ratios between them. The suites are http, web, techempower, orm, models, transit,
-//! office, feed, jobs, live, replication and scale. `bench/README.md`
+//! office, feed, jobs, live, relations, replication and scale. `bench/README.md`
 //! explains the suites and their tables. The peers are separate programs in `bench/peers` that are
 //! built on demand; this program does not depend on them.
 
@@ -11,6 +11,7 @@ mod live;
 mod models;
 mod office;
 mod orm;
+mod relations;
 mod replication;
 mod scale;
 mod techempower;
@@ -46,6 +47,8 @@ enum Suite {
     Feed(feed::Args),
     /// Jobs: how many a second are enqueued and finished, and how long they wait
     Jobs(jobs::Args),
+    /// Lists with related rows over REST, compared with axum and Django
+    Relations(relations::Args),
     /// Replication: writes without it, with it, and with Litestream; a restore
     Replication(replication::Args),
     /// Live queries: the time to events of many subscribers, compared with PocketBase
@@ -65,6 +68,7 @@ fn main() -> anyhow::Result<()> {
         Suite::Office(args) => office::run(&args),
         Suite::Feed(args) => feed::run(&args),
         Suite::Jobs(args) => jobs::run(&args),
+        Suite::Relations(args) => relations::run(&args),
         Suite::Replication(args) => replication::run(&args),
         Suite::Live(args) => live::run(&args),
         Suite::Scale(args) => scale::run(&args),

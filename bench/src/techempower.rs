@@ -3,8 +3,8 @@
 //! PostgreSQL. In each round the servers take turns at a test, so that a drift in the machine's
 //! speed affects all servers equally.
 
-mod postmaster;
-mod table;
+pub(crate) mod postmaster;
+pub(crate) mod table;
 
 use crate::http::build;
 use crate::http::roster::{Role, ServerSpec, Source, guest};
@@ -262,17 +262,19 @@ fn contender(spec: &ServerSpec) -> Contender {
 }
 
 /// The load of one line.
-struct LoadRun<'l> {
-    wrk: &'l Wrk,
-    script: &'l Path,
-    connections: u32,
-    depth: u32,
-    seconds: u32,
-    postmaster: Option<&'l Postmaster>,
+pub(crate) struct LoadRun<'l> {
+    pub(crate) wrk: &'l Wrk,
+    pub(crate) script: &'l Path,
+    pub(crate) connections: u32,
+    /// Requests in flight on one connection.
+    pub(crate) depth: u32,
+    pub(crate) seconds: u32,
+    pub(crate) postmaster: Option<&'l Postmaster>,
 }
 
 impl LoadRun<'_> {
-    fn run(&self, server: &mut Server, path: &str) -> Result<Figure> {
+    /// Warms a server up, and measures it.
+    pub(crate) fn run(&self, server: &mut Server, path: &str) -> Result<Figure> {
         let url = format!("http://127.0.0.1:{}{path}", server.port());
         let load =
             |time| self.wrk.run(self.script, self.connections, &url, &self.depth.to_string(), time);

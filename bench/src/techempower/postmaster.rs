@@ -5,13 +5,13 @@ use anyhow::{Context, Result};
 use std::path::Path;
 
 /// PostgreSQL's main process, whose children serve the connections.
-pub(super) struct Postmaster {
+pub(crate) struct Postmaster {
     process: u32,
 }
 
 impl Postmaster {
     /// Reads the process id from `postmaster.pid` in the data folder.
-    pub(super) fn of(data: &Path) -> Result<Self> {
+    pub(crate) fn of(data: &Path) -> Result<Self> {
         let path = data.join("postmaster.pid");
         let text = std::fs::read_to_string(&path)
             .with_context(|| format!("reading {}", path.display()))?;
@@ -20,7 +20,7 @@ impl Postmaster {
     }
 
     /// CPU seconds of its children since they started.
-    pub(super) fn cpu_s(&self) -> Result<f64> {
+    pub(crate) fn cpu_s(&self) -> Result<f64> {
         cpu_of_children_of(self.process)
     }
 }

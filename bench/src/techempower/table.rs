@@ -5,19 +5,19 @@ use std::collections::BTreeMap;
 
 /// The figures of one run.
 #[derive(Clone, Copy)]
-pub(super) struct Figure {
-    pub(super) requests_per_s: f64,
+pub(crate) struct Figure {
+    pub(crate) requests_per_s: f64,
     /// Per second of CPU time that the server's process used.
-    pub(super) requests_per_cpu_s: f64,
+    pub(crate) requests_per_cpu_s: f64,
     /// Per second of CPU time that the server and the database used.
-    pub(super) requests_per_all_cpu_s: f64,
-    pub(super) p99_ms: Option<f64>,
-    pub(super) errors: u64,
+    pub(crate) requests_per_all_cpu_s: f64,
+    pub(crate) p99_ms: Option<f64>,
+    pub(crate) errors: u64,
 }
 
 /// The figures of each test and server, in the order in which they were first added.
 #[derive(Default)]
-pub(super) struct Figures {
+pub(crate) struct Figures {
     lines: Vec<Line>,
 }
 
@@ -30,7 +30,7 @@ struct Line {
 }
 
 impl Figures {
-    pub(super) fn add(
+    pub(crate) fn add(
         &mut self,
         test: &'static str,
         connections: u32,
@@ -49,7 +49,7 @@ impl Figures {
         }
     }
 
-    pub(super) fn table(&self) -> Table {
+    pub(crate) fn table(&self) -> Table {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN).set_header([
             "test",
