@@ -21,7 +21,7 @@ mod json_member;
 mod ranking;
 mod related;
 mod related_column;
-mod related_order;
+mod related_field;
 mod row_query;
 mod subject;
 mod text;
@@ -38,7 +38,7 @@ pub use ranking::{
 };
 pub use related::{Quantifier, RelatedFilter};
 pub use related_column::{ColumnPath, Reference};
-pub use related_order::{RELATED_ORDERS_MAX, RelatedOrder, RelatedOrderStep};
+pub use related_field::{RELATED_FIELDS_MAX, RelatedField, RelatedFieldStep};
 pub use row_query::RowQuery;
 pub use text::{Caller, asks_for_caller, parse_filter, parse_order, parse_rule};
 pub use typed::{Filter, Order};

@@ -61,8 +61,8 @@ pub use error::{Error, ErrorKind, Result, VIOLATIONS_MAX, Violation};
 pub use filter::{
     AggregateColumn, AggregateFunction, Caller, ColumnPath, FILTER_BYTES_MAX, FILTER_DEPTH_MAX,
     FILTER_TERMS_MAX, Filter, FilterExpr, GROUP_AGGREGATES_MAX, GROUP_FIELDS_MAX, GroupQuery,
-    Member, Order, Quantifier, RANKED_ROWS_MAX, RELATED_ORDERS_MAX, RankPlace, RankedQuery,
-    RankedSearch, Ranker, Ranking, Reference, RelatedFilter, RelatedOrder, RelatedOrderStep,
+    Member, Order, Quantifier, RANKED_ROWS_MAX, RELATED_FIELDS_MAX, RankPlace, RankedQuery,
+    RankedSearch, Ranker, Ranking, Reference, RelatedField, RelatedFieldStep, RelatedFilter,
     RowQuery, SortKey, asks_for_caller, parse_filter, parse_order, parse_ranking, parse_rule,
 };
 pub use model::{

@@ -39,7 +39,7 @@ use crate::rows::registry::Registry;
 pub(crate) use access::{Access, Referring, TableRights};
 pub(crate) use fields::{FieldAccess, RowMask, of_caller, present};
 pub use grant::{Grant, OWN_PREFIX, Right, is_internal};
-pub use related::{check_exposed, check_order_exposed};
+pub use related::{check_exposed, check_fields_exposed};
 
 /// The rights of one caller on a store's tables; see the module's documentation.
 ///

@@ -23,7 +23,6 @@ pub mod predicate;
 pub mod prepare;
 pub mod refusal;
 pub mod registry;
-pub(crate) mod related_list;
 pub mod related_values;
 pub mod row_buffer;
 pub(crate) mod row_groups;

@@ -275,7 +275,7 @@ impl Store {
         self.core.layers.before_hooks.as_ref().is_some_and(|hooks| hooks.has(table.original()))
     }
 
-    /// Returns the same store without its cache: a read by key asks the engine.
+    /// Returns the same store without its cache: the engine executes reads by key.
     ///
     /// A cached row can be older than a write of another process of which the cache was not notified
     /// yet.

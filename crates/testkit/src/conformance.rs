@@ -44,8 +44,8 @@ pub use event_loops::{budgets, event_loop};
 
 pub use harness::subject::{AddModels, Declared, Served, Subject};
 pub use queries::{
-    filters, grouping, json_paths, pages, ranking, related, related_orders, relations, search,
-    streams, vectors,
+    filters, grouping, json_paths, pages, ranking, related, related_groups, related_orders,
+    relations, search, streams, vectors,
 };
 pub use rows::{
     conflicts, fields, immutable, keys, on_delete, partial_indexes, references, sanitizers, unique,
@@ -111,6 +111,7 @@ macro_rules! conformance {
             $crate::streams_promises!();
             $crate::ranking_promises!();
             $crate::references_promises!();
+            $crate::related_groups_promises!();
             $crate::related_orders_promises!();
             $crate::related_promises!();
             $crate::rights_promises!();

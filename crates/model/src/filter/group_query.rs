@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 
 use super::group_parse;
+use super::related_field::{RELATED_FIELDS_MAX, RelatedField, parse_path};
 use crate::value::excerpt::excerpt;
 use crate::{
-    Collation, Error, ErrorKind, Field, FieldSet, FilterExpr, Kind, Result, Schema, SortKey, Table,
-    Violation,
+    Collation, Error, ErrorKind, Field, FieldSet, FilterExpr, Kind, RelationStep, Result, Schema,
+    SortKey, Table, Violation,
 };
 
 /// The maximum number of fields to group by.
@@ -201,6 +202,9 @@ pub struct GroupQuery {
     pub filter: Option<FilterExpr>,
     /// The fields to group by; empty for one group of all rows.
     pub by: Vec<usize>,
+    /// The fields of related rows that replace references in [`GroupQuery::by`], at most
+    /// [`RELATED_FIELDS_MAX`].
+    pub related: Vec<RelatedField>,
     /// The values to compute for each group.
     pub aggregates: Vec<AggregateColumn>,
     /// The condition on groups, with the fields of [`GroupQuery::result`]; `None` for all groups.
@@ -221,6 +225,44 @@ impl GroupQuery {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Adds fields to group by from their text form: names separated by commas. A path such as
+    /// `assignee.name` leads through references to a field of a related row; its column of the
+    /// result is `assignee_name`, and NULL for rows without a related row.
+    ///
+    /// ```
+    /// # use marmota_model::{Field, GroupQuery, Kind, Role, Schema, Table};
+    /// # let table = Table::new(Schema::new("issue", vec![
+    /// #     Field::new("id", Kind::I64).role(Role::Key),
+    /// #     Field::new("state", Kind::TEXT)]))?;
+    /// let mut query = GroupQuery::new();
+    /// query.group_by(&table, "state")?;
+    /// assert_eq!(query.by, [1]);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a name that is not a field, and for a path through a relation that
+    /// is not a reference.
+    pub fn group_by(&mut self, table: &Table, text: &str) -> Result<()> {
+        for name in text.split(',').map(str::trim) {
+            match name.rsplit_once('.') {
+                None => self.by.push(table.position(name)?),
+                Some((path, name)) => {
+                    let (steps, _, field) = parse_path(table, path, name)?;
+                    self.group_by_related(steps, field);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a field of the row to which steps lead. They are not empty.
+    pub(super) fn group_by_related(&mut self, steps: Vec<RelationStep>, field: usize) {
+        let reference = steps.first().map_or(0, |first| first.local);
+        self.related.push(RelatedField::new(self.by.len(), steps, field));
+        self.by.push(reference);
     }
 
     /// Adds computed values from their text form, such as `count,sum(estimate),last:max(due)`:
@@ -268,6 +310,7 @@ impl GroupQuery {
         }
         for (what, count, max) in [
             ("fields to group by", self.by.len(), GROUP_FIELDS_MAX),
+            ("fields of related rows", self.related.len(), RELATED_FIELDS_MAX),
             ("computed values", self.aggregates.len(), GROUP_AGGREGATES_MAX),
         ] {
             if count > max {
@@ -277,8 +320,17 @@ impl GroupQuery {
         }
         let mut fields = Vec::with_capacity(self.by.len() + self.aggregates.len());
         for (place, &position) in self.by.iter().enumerate() {
-            let field = field_at(table, position)?;
-            if self.by[..place].contains(&position) {
+            let field = match self.related.iter().find(|related| related.place == place) {
+                None => {
+                    let field = field_at(table, position)?;
+                    Field::named(field.name.clone(), field.kind.clone()).nullable(field.nullable)
+                }
+                Some(related) => {
+                    related.check(table, Some(position), false)?;
+                    related.named_field(table)?
+                }
+            };
+            if fields.iter().any(|other: &Field| other.name == field.name) {
                 let message = "occurs twice in the fields to group by".to_owned();
                 return Err(refused(&field.name, &field.name, "twice", message));
             }
@@ -287,9 +339,7 @@ impl GroupQuery {
                     format!("rows cannot be grouped by a field of type {}", field.kind.name());
                 return Err(refused(&field.name, &field.name, "group", message));
             }
-            fields.push(
-                Field::named(field.name.clone(), field.kind.clone()).nullable(field.nullable),
-            );
+            fields.push(field);
         }
         for aggregate in &self.aggregates {
             let field = aggregate.result(table, !self.by.is_empty())?;

@@ -1,11 +1,12 @@
-//! Relations by the columns of references: conditions on related rows, and orders by their fields.
+//! Relations by the columns of references: conditions on related rows, orders and groups by their
+//! fields.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
 use crate::{
-    Column, Comparison, FieldValue, Filter, FilterExpr, Model, Order, Quantifier, Ref,
+    Column, Comparison, FieldValue, Filter, FilterExpr, GroupQuery, Model, Order, Quantifier, Ref,
     RelatedFilter, RelationStep,
 };
 
@@ -122,7 +123,7 @@ fn related<A: Model, B: Model>(
 /// let by_owner: Order<Issue> = project.then(owner).then(name).ascending();
 /// # }
 /// ```
-#[must_use = "a path sorts nothing by itself; call `ascending` or `descending`"]
+#[must_use = "a path does nothing by itself; call `ascending` or `descending`, or group by it"]
 pub struct ColumnPath<M, T> {
     steps: Vec<RelationStep>,
     field: usize,
@@ -163,6 +164,13 @@ impl<M, T> ColumnPath<M, T> {
     /// Descending order; rows without such a value last.
     pub fn descending(self) -> Order<M> {
         Order::through(self.steps, self.field, true)
+    }
+}
+
+impl<M: Model, T> ColumnPath<M, T> {
+    /// Groups the rows of a query by the field, after the fields added before.
+    pub fn append_to_groups(&self, query: &mut GroupQuery) {
+        query.group_by_related(self.steps.clone(), self.field);
     }
 }
 

@@ -1,9 +1,9 @@
 //! The query of a list or count: which rows, in which order, from where.
 
 use super::check::check_value;
-use super::related_order::RELATED_ORDERS_MAX;
+use super::related_field::RELATED_FIELDS_MAX;
 use crate::{
-    Comparison, Error, ErrorKind, FieldSet, FilterExpr, RelatedOrder, Result, SortKey, Table, Value,
+    Comparison, Error, ErrorKind, FieldSet, FilterExpr, RelatedField, Result, SortKey, Table, Value,
 };
 
 /// The selection of a list or count.
@@ -29,7 +29,7 @@ pub struct RowQuery {
     /// The fields to sort by. The key is always added as the last one.
     pub order: Vec<SortKey>,
     /// The sort keys that are replaced by fields of related rows. Engines get lists without them.
-    pub related: Vec<RelatedOrder>,
+    pub related: Vec<RelatedField>,
     /// The maximum number of rows to return.
     pub limit: Option<u64>,
     /// Starts after the row with these values, one for each field of [`RowQuery::order_with_key`].
@@ -136,14 +136,21 @@ impl RowQuery {
 
     /// Checks the orders through references.
     fn check_related(&self, table: &Table) -> Result<()> {
-        if self.related.len() > RELATED_ORDERS_MAX {
+        if self.related.len() > RELATED_FIELDS_MAX {
             let message = format!(
-                "`order` has {} fields of related rows; at most {RELATED_ORDERS_MAX} are allowed",
+                "`order` has {} fields of related rows; at most {RELATED_FIELDS_MAX} are allowed",
                 self.related.len()
             );
             return Err(Error::new(ErrorKind::Invalid, message));
         }
-        self.related.iter().try_for_each(|by| by.check(table, &self.order, true))
+        self.check_related_fields(table, true)
+    }
+
+    fn check_related_fields(&self, table: &Table, with_rows: bool) -> Result<()> {
+        self.related.iter().try_for_each(|by| {
+            let replaced = self.order.get(by.place).map(|by| by.field);
+            by.check(table, replaced, with_rows)
+        })
     }
 
     /// Checks the paths of orders through references, and the number of values of the start.
@@ -164,7 +171,7 @@ impl RowQuery {
     /// [`ErrorKind::Invalid`] with the relation or the field.
     pub fn check_paths(&self, table: &Table) -> Result<()> {
         self.order.iter().try_for_each(|by| by.check(table))?;
-        self.related.iter().try_for_each(|by| by.check(table, &self.order, false))?;
+        self.check_related_fields(table, false)?;
         self.check_start(table)
     }
 

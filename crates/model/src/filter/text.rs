@@ -33,7 +33,7 @@ use parser::Parser;
 
 pub use caller::Caller;
 
-use super::related_order::parse_path;
+use super::related_field::parse_path;
 use crate::schema::violation;
 use crate::value::excerpt::excerpt;
 use crate::{Error, ErrorKind, Field, Filter, Kind, Order, Result, SortKey, Table, ValueRef};

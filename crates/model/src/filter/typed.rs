@@ -9,8 +9,8 @@ use std::ops::Not;
 use super::subject::Subject;
 use crate::table::hash_of;
 use crate::{
-    Error, ErrorKind, FilterExpr, Model, Record, RelatedOrder, RelatedOrderStep, RelationStep,
-    Result, RowQuery, SortKey, Table,
+    Error, ErrorKind, FilterExpr, GroupQuery, Model, Record, RelatedField, RelationStep, Result,
+    RowQuery, SortKey, Table,
 };
 
 /// A condition on rows of the model `M`, made from its columns (`Person::BORN.gt(1900)`), or on
@@ -260,9 +260,7 @@ impl<M> Order<M> {
     fn append(self, query: &mut RowQuery) {
         if let Some(through) = self.through {
             let (steps, field) = *through;
-            let steps = steps.into_iter().map(|step| RelatedOrderStep { step, rows: None });
-            let place = query.order.len();
-            query.related.push(RelatedOrder { place, steps: steps.collect(), field });
+            query.related.push(RelatedField::new(query.order.len(), steps, field));
         }
         query.order.push(self.key);
     }
@@ -288,6 +286,20 @@ impl<M: Model> Order<M> {
     /// [`crate::ErrorKind::Invalid`] for an order by a field of related rows.
     pub fn into_key(self) -> Result<SortKey> {
         self.own_key()
+    }
+
+    /// Returns the sort key for the groups of a query, whose position is one of
+    /// [`GroupQuery::result`]; `None` for a field by which the query does not group.
+    #[must_use]
+    pub fn into_group_key(self, query: &GroupQuery) -> Option<SortKey> {
+        let related = |place: usize| query.related.iter().find(|related| related.place == place);
+        let is_it = |place: usize| match (&self.through, related(place)) {
+            (None, None) => query.by[place] == self.key.field,
+            (Some(through), Some(related)) => related.has_path(&through.0, through.1),
+            _ => false,
+        };
+        let field = (0..query.by.len()).find(|place| is_it(*place))?;
+        Some(SortKey { field, descending: self.key.descending })
     }
 
     /// Appends the order to those of a query.

@@ -299,7 +299,7 @@ impl Bytes<'_> {
         let having = self.filter_option()?;
         let order = self.order()?;
         let limit = self.unsigned()?.checked_sub(1);
-        Ok(GroupQuery { filter, by, aggregates, having, order, limit })
+        Ok(GroupQuery { filter, by, related: Vec::new(), aggregates, having, order, limit })
     }
 
     fn aggregate(&mut self) -> Result<AggregateColumn> {

@@ -13,7 +13,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use marmota_model::{
-    RankPlace, Ranking, RelatedOrder, RowQuery, Scratch, SortKey, Table, Value, ValueRef, json,
+    RankPlace, Ranking, RelatedField, RowQuery, Scratch, SortKey, Table, Value, ValueRef, json,
 };
 use marmota_web::{ApiError, ApiResult};
 use serde_json::value::RawValue;
@@ -31,7 +31,7 @@ const CHECKSUM_BYTES: usize = 8;
 pub(crate) fn write(
     table: &Table,
     order: &[SortKey],
-    related: &[RelatedOrder],
+    related: &[RelatedField],
     row: &[ValueRef<'_>],
 ) -> String {
     let mut values = vec![b'['];
@@ -53,7 +53,7 @@ pub(crate) fn write(
 fn checksum(
     table: &Table,
     order: &[SortKey],
-    related: &[RelatedOrder],
+    related: &[RelatedField],
     values: &[u8],
 ) -> [u8; CHECKSUM_BYTES] {
     let mut hash = Xxh3::new();
@@ -128,7 +128,7 @@ pub(crate) fn read_place(table: &Table, by: &Ranking, text: &str) -> ApiResult<R
 fn values(
     table: &Table,
     order: &[SortKey],
-    related: &[RelatedOrder],
+    related: &[RelatedField],
     text: &str,
 ) -> Option<Vec<Value>> {
     let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;

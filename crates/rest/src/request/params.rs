@@ -26,7 +26,7 @@ use marmota_model::{
     SortKey, Table, parse_filter, parse_order, parse_ranking,
 };
 use marmota_store::operation::OnConflict;
-use marmota_store::rights::{check_exposed, check_order_exposed};
+use marmota_store::rights::{check_exposed, check_fields_exposed};
 use marmota_web::{ApiError, ApiResult};
 
 use crate::protocol::body::preference;
@@ -268,8 +268,9 @@ pub(crate) fn groups(text: &str, table: &Table, api: &ApiState) -> ApiResult<(Gr
             _ => rows.add(table, &name, &value)?,
         }
     }
-    for name in by.iter().flat_map(|by| by.split(',')) {
-        query.by.push(table.position(name.trim()).map_err(of_url)?);
+    if let Some(by) = by {
+        query.group_by(table, &by).map_err(of_url)?;
+        check_fields_exposed(table, &query.related, "group").map_err(of_url)?;
     }
     if let Some(select) = select {
         query.select(table, &select).map_err(of_url)?;
@@ -500,7 +501,7 @@ fn append_order(table: &Table, text: &str, query: &mut RowQuery) -> marmota_mode
     for order in parse_order(table, text)? {
         order.append_to_query_of(table, query)?;
     }
-    check_order_exposed(table, query)
+    check_fields_exposed(table, &query.related, "order")
 }
 
 /// Parses a number of rows, from 0 to `rows_max`. The caller checks whether 0 is allowed.

@@ -11,7 +11,7 @@
 //!
 //! | parameter | |
 //! |---|---|
-//! | `group` | the fields to group by, separated by commas. Default: all rows are one group |
+//! | `group` | the fields to group by, separated by commas; a path leads to a related row. Default: all rows are one group |
 //! | `select` | the values: `count`, `count(f)`, `sum(f)`, `avg(f)`, `min(f)`, `max(f)`, each with an optional name before a colon |
 //! | `having` | a condition on the members of the groups |
 //! | `order` | members of the groups, with `-` for descending |
@@ -60,6 +60,8 @@ impl Groups {
         let (table, request) = (context.table(), context.request);
         let (query, result) = params::groups(request.query(), table, context.api)?;
         let name = context.api.pages.name(context.store, table, request);
+        // The version of the table does not cover related rows.
+        let name = name.filter(|_| query.related.is_empty());
         let name = name.and_then(|name| name.filtered_by(query.filter.as_ref()));
         let is_known = name.is_some_and(|name| etag::none_match(request, name.etag));
         let mut body = ScratchBuffer::take();

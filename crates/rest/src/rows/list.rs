@@ -39,7 +39,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use marmota_http::{Method, Status};
-use marmota_model::{FilterExpr, NoRows, RelatedOrder, RowQuery, SortKey, Table, ValueRef, json};
+use marmota_model::{FilterExpr, NoRows, RelatedField, RowQuery, SortKey, Table, ValueRef, json};
 use marmota_store::operation::Operation;
 use marmota_web::ApiResult;
 
@@ -77,7 +77,7 @@ pub(crate) struct Reading {
     /// The order with the key as its last part, so that each row has one place.
     order: Vec<SortKey>,
     /// The fields of related rows in the order, for cursors: the sink does not see the query.
-    related: Vec<RelatedOrder>,
+    related: Vec<RelatedField>,
     /// The total number of rows, once they are counted.
     ///
     /// It is kept between the steps.

@@ -279,3 +279,43 @@ fn rows_that_the_caller_may_not_read_are_left_out() {
         ])
     );
 }
+
+#[test]
+fn rows_are_grouped_by_fields_of_related_rows() {
+    on_every_engine(|_, client| {
+        for (target, groups) in [
+            (
+                "/api/comment?group=author.team.name&select=count",
+                json!([
+                    { "author_team_name": null, "count": 1 },
+                    { "author_team_name": "Core", "count": 4 },
+                ]),
+            ),
+            (
+                "/api/comment?group=issue.assignee.name,author.name&select=count\
+                 &having=author_name = 'Ann'&order=-count",
+                json!([
+                    { "issue_assignee_name": "Bob", "author_name": "Ann", "count": 3 },
+                ]),
+            ),
+            (
+                "/api/issue?group=assignee.boss.name&select=count,max(title)&limit=2&order=-count,assignee_boss_name",
+                json!([
+                    { "assignee_boss_name": "Ann", "count": 2, "max_title": "c" },
+                    { "assignee_boss_name": null, "count": 1, "max_title": "b" },
+                ]),
+            ),
+        ] {
+            assert_eq!(rows(client, &target.replace(' ', "%20")), groups, "{target}");
+        }
+        for (target, part) in [
+            ("/api/issue?group=labels.name&select=count", "references only"),
+            ("/api/issue?group=assignee.nam&select=count", "no such field"),
+            ("/api/issue?group=title.name&select=count", "title"),
+            ("/api/issue?group=assignee.name,assignee.name&select=count", "twice"),
+        ] {
+            let refused = client.get(target).refuses(400);
+            assert!(refused.text().contains(part), "{target}: {}", refused.text());
+        }
+    });
+}

@@ -1,11 +1,16 @@
 //! The layer of reads that an engine may leave to the store: groups of rows, the first rows for each
 //! value of a field, and the best rows by a computed order. Lists in an order by fields of related
-//! rows are never given to engines.
+//! rows, and groups by them, are never given to engines: they are executed as several reads.
 //!
 //! The engine gets the other reads first. If it returns [`ErrorKind::Unsupported`], the layer lists the rows,
 //! and groups, limits or ranks them as they are lent. So such a read takes turns, can wait and is cancelled
 //! like any list of the engine, and its results are the same as those of an engine that does it
 //! itself. Only the groups and the best rows are kept in memory, up to a limit.
+
+mod related_groups;
+mod related_list;
+mod related_lookup;
+mod staged_read;
 
 use std::ops::ControlFlow;
 use std::task::{Context, Poll, ready};
@@ -13,15 +18,17 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use marmota_model::binary::put_value;
-use marmota_model::{Error, ErrorKind, Result, RowQuery, RowSink, Table, ValueRef};
+use marmota_model::{Error, ErrorKind, Result, RowQuery, RowSink, ValueRef};
 
+use self::related_groups::RelatedGroups;
+use self::related_list::RelatedList;
+use self::staged_read::StagedRead;
 use crate::contract::durability::Durability;
 use crate::contract::operation::{Operation, Outcome};
 use crate::layers::handle::HandleContext;
 use crate::layers::layer::Layer;
 use crate::layers::session::pool::Sessions;
 use crate::rows::best_rows::BestRows;
-use crate::rows::related_list::RelatedList;
 use crate::rows::row_groups::RowGroups;
 
 /// The layer of reads that the engine leaves to the store.
@@ -32,22 +39,31 @@ pub(crate) struct FallbackLayer<L> {
 /// A read that waits in this layer or below it.
 #[derive(Debug, Default)]
 pub(crate) struct FallbackState<S> {
-    /// The state of a read that this layer executes as a list.
-    reading: Option<Reading>,
+    /// The state of a read that this layer executes as others.
+    reading: Option<Reading<S>>,
     next: S,
 }
 
-/// A read that is executed as a list.
+/// A read that is executed as a list, or as several reads.
 #[derive(Debug)]
-enum Reading {
+enum Reading<S> {
     /// Groups, so far.
     Groups(Box<(RowQuery, RowGroups)>),
     /// The first rows for each value of a field: the list without its limit, and the rows so far.
     Each(Box<(RowQuery, Counts)>),
     /// The best rows, so far.
     Ranked(Box<(RowQuery, BestRows)>),
-    /// A list by related rows, between its stages.
-    Related(Box<RelatedList>),
+    /// A read by related rows.
+    Staged(Box<Staged<S>>),
+}
+
+/// A read in stages.
+#[derive(Debug)]
+struct Staged<S> {
+    read: Box<dyn StagedRead>,
+    /// True while the read of the stage waits, with this state.
+    is_submitted: bool,
+    state: FallbackState<S>,
 }
 
 /// The maximum size of the values of a field whose rows are counted, in bytes.
@@ -77,13 +93,14 @@ pub(crate) const fn is_left_to_store(operation: &Operation<'_>) -> bool {
     }
 }
 
-/// Returns true for a list, of all rows or of each value, in an order by fields of related rows.
+/// Returns true for a list in an order by fields of related rows, and for groups by them.
 #[inline]
-const fn has_related_order(operation: &Operation<'_>) -> bool {
+const fn has_related_fields(operation: &Operation<'_>) -> bool {
     match operation {
         Operation::List { query, .. } | Operation::ListEach { query, .. } => {
             !query.related.is_empty()
         }
+        Operation::Group { query, .. } => !query.related.is_empty(),
         _ => false,
     }
 }
@@ -124,17 +141,8 @@ impl<L: Layer> FallbackLayer<L> {
         let FallbackState { reading: Some(reading), next } = state else {
             return Poll::Ready(Ok(()));
         };
-        if let (Reading::Related(reading), Operation::List { table, query }) =
-            (&mut *reading, operation)
-        {
-            return self.read_related(
-                handle,
-                (reading, next),
-                (table, query),
-                sink,
-                outcome,
-                context,
-            );
+        if let Reading::Staged(staged) = reading {
+            return self.read_staged(handle, staged, operation, sink, outcome, context);
         }
         let run = |list: &mut Operation<'_>, sink: &mut dyn RowSink| {
             let mut listed = Outcome::default();
@@ -183,28 +191,29 @@ impl<L: Layer> FallbackLayer<L> {
         }
     }
 
-    /// Executes the stages of a list by related rows, until one has to wait.
-    fn read_related(
+    /// Executes the stages of a read, until one has to wait.
+    fn read_staged(
         &self,
         handle: &HandleContext,
-        (reading, next): (&mut RelatedList, &mut L::State),
-        (table, query): (&Table, &RowQuery),
+        staged: &mut Staged<L::State>,
+        operation: &Operation<'_>,
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
         mut context: Option<&mut Context<'_>>,
     ) -> Poll<Result<()>> {
+        let Staged { read, is_submitted, state } = staged;
+        let Some(table) = operation.table() else { return Poll::Ready(Ok(())) };
         let begun = Instant::now();
-        let mut is_waiting = context.is_some() && reading.is_submitted;
-        while let Some(related) = reading.table() {
+        let mut is_waiting = context.is_some() && *is_submitted;
+        while let Some(related) = read.table() {
             let related = related.map(|name| table.related(name)).transpose()?;
-            let table_read = related.as_deref().unwrap_or(table);
-            let mut listed = Outcome::default();
-            let (list, mut rows) = reading.parts();
-            let mut operation = Operation::List { table: table_read, query: &list };
+            let query = read.query();
+            let mut stage = query.operation(related.as_deref().unwrap_or(table));
+            let mut done = Outcome::default();
             if !is_waiting {
-                *next = L::State::default();
+                *state = FallbackState::default();
                 let submitted =
-                    self.next.submit(handle, next, None, &mut operation, &mut rows, &mut listed);
+                    self.submit(handle, state, None, &mut stage, &mut **read, &mut done);
                 is_waiting = submitted.is_pending();
                 if let Poll::Ready(Err(error)) = submitted {
                     return Poll::Ready(Err(error));
@@ -213,22 +222,17 @@ impl<L: Layer> FallbackLayer<L> {
             if is_waiting {
                 // Only a poll registers the waker.
                 let polled = match &mut context {
-                    Some(context) => self.next.poll(
-                        handle,
-                        next,
-                        &mut operation,
-                        &mut rows,
-                        &mut listed,
-                        context,
-                    ),
+                    Some(context) => {
+                        self.poll(handle, state, &mut stage, &mut **read, &mut done, context)
+                    }
                     None => Poll::Pending,
                 };
-                reading.is_submitted = polled.is_pending();
+                *is_submitted = polled.is_pending();
                 ready!(polled)?;
                 is_waiting = false;
             }
             let _lending = self.sessions().begin_lending()?;
-            reading.advance(table, query, sink)?;
+            read.advance(operation, sink)?;
             if begun.elapsed() > TURN {
                 if let Some(context) = context {
                     context.waker().wake_by_ref();
@@ -236,11 +240,11 @@ impl<L: Layer> FallbackLayer<L> {
                 return Poll::Pending;
             }
         }
-        outcome.rows = reading.lent();
+        outcome.rows = read.lent();
         Poll::Ready(Ok(()))
     }
 
-    /// Begins a list by related rows.
+    /// Begins a read by related rows.
     #[inline(never)]
     fn submit_related(
         &self,
@@ -250,15 +254,20 @@ impl<L: Layer> FallbackLayer<L> {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Poll<Result<()>> {
-        match operation {
+        let read: Box<dyn StagedRead> = match operation {
             Operation::List { table, query } => {
-                state.reading = Some(Reading::Related(Box::new(RelatedList::new(table, query)?)));
+                query.check_paths(table)?;
+                Box::new(RelatedList::new(table, query))
             }
+            Operation::Group { table, query, .. } => Box::new(RelatedGroups::new(table, query)?),
             Operation::ListEach { query, .. } => {
                 query.refuse_related("a list of the first rows of each value")?;
+                return Poll::Ready(Ok(()));
             }
-            _ => {}
-        }
+            _ => return Poll::Ready(Ok(())),
+        };
+        let staged = Staged { read, is_submitted: false, state: FallbackState::default() };
+        state.reading = Some(Reading::Staged(Box::new(staged)));
         self.read(handle, state, operation, sink, outcome, None)
     }
 
@@ -356,7 +365,7 @@ impl<L: Layer> Layer for FallbackLayer<L> {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Poll<Result<()>> {
-        if has_related_order(operation) {
+        if has_related_fields(operation) {
             return self.submit_related(handle, state, operation, sink, outcome);
         }
         let next = &mut state.next;
@@ -394,11 +403,13 @@ impl<L: Layer> Layer for FallbackLayer<L> {
     }
 
     fn cancel(&self, handle: &HandleContext, state: Self::State) {
-        let is_between =
-            matches!(&state.reading, Some(Reading::Related(list)) if !list.is_submitted);
-        // Between two lists nothing waits in a session.
-        if !is_between {
-            self.next.cancel(handle, state.next);
+        match state.reading {
+            Some(Reading::Staged(staged)) if staged.is_submitted => {
+                self.cancel(handle, staged.state);
+            }
+            // Between two stages nothing waits in a session.
+            Some(Reading::Staged(_)) => {}
+            _ => self.next.cancel(handle, state.next),
         }
     }
 

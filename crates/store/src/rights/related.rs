@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use marmota_model::{
-    Error, ErrorKind, FieldSet, FilterExpr, RelatedFilter, RelatedOrder, RelatedOrderStep, Result,
-    RowQuery, Table,
+    Error, ErrorKind, FieldSet, FilterExpr, RelatedField, RelatedFieldStep, RelatedFilter, Result,
+    Table,
 };
 
 use super::fields::FieldAccess;
@@ -54,22 +54,21 @@ impl Rights {
         rights.referring.iter().try_for_each(|referring| referring.access.each_related(visit))
     }
 
-    /// Returns orders through references that only see the rows and fields that the caller may
-    /// read.
+    /// Returns fields of related rows that only see the rows and fields that the caller may read.
     ///
     /// # Errors
     /// As [`Rights::narrow_related`], and that of an unknown field for one that may not be read.
-    pub(crate) fn narrow_order(
+    pub(crate) fn narrow_fields(
         &self,
         table: &Table,
-        related: &[RelatedOrder],
-    ) -> Result<Vec<RelatedOrder>> {
+        related: &[RelatedField],
+    ) -> Result<Vec<RelatedField>> {
         let mut narrowed = related.to_vec();
-        for RelatedOrder { steps, field, .. } in &mut narrowed {
+        for RelatedField { steps, field, .. } in &mut narrowed {
             let mut from: Option<Arc<Table>> = None;
             for at in 0..steps.len() {
                 let next = steps.get(at + 1).map_or(*field, |next| next.step.local);
-                let RelatedOrderStep { step, rows } = &mut steps[at];
+                let RelatedFieldStep { step, rows } = &mut steps[at];
                 let target = from.as_deref().unwrap_or(table).step_target(step)?;
                 let rights = self.admit(Right::Read, &target)?;
                 let used = FieldSet::EMPTY.with(step.target).with(next);
@@ -102,15 +101,16 @@ pub fn check_exposed(table: &Table, filter: &FilterExpr) -> Result<()> {
     filter.each_related(&mut |name| check_table_exposed(table, name, "filter"))
 }
 
-/// Checks that generic interfaces expose all related tables whose fields a caller's order uses.
+/// Checks that generic interfaces expose all related tables whose fields a caller's query uses in
+/// its `used_by`, such as `order`.
 ///
 /// # Errors
 /// [`ErrorKind::Invalid`] for an internal table.
-pub fn check_order_exposed(table: &Table, query: &RowQuery) -> Result<()> {
-    let steps = query.related.iter().flat_map(|by| &by.steps);
+pub fn check_fields_exposed(table: &Table, related: &[RelatedField], used_by: &str) -> Result<()> {
+    let steps = related.iter().flat_map(|by| &by.steps);
     steps
         .map(|step| &step.step.table)
-        .try_for_each(|name| check_table_exposed(table, name, "order"))
+        .try_for_each(|name| check_table_exposed(table, name, used_by))
 }
 
 fn check_table_exposed(table: &Table, name: &str, used_by: &str) -> Result<()> {

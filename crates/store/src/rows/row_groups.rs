@@ -38,7 +38,20 @@ pub(crate) struct RowGroups {
 struct Plan {
     function: AggregateFunction,
     field: Option<usize>,
+    /// The field with the number of values in the sum that `field` is; `None` if it is a value.
+    counts: Option<usize>,
     collation: Collation,
+}
+
+/// An aggregate of rows that are groups themselves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Merged {
+    /// How the values of the groups are put together.
+    pub(crate) function: AggregateFunction,
+    /// The field with the values.
+    pub(crate) values: usize,
+    /// The field with the number of values in each, for a mean of sums.
+    pub(crate) counts: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -69,7 +82,8 @@ enum Sum {
 }
 
 impl Sum {
-    fn add(&mut self, plan: Plan, value: ValueRef<'_>) {
+    /// Adds a value, or the sum of `values` values.
+    fn add(&mut self, plan: Plan, value: ValueRef<'_>, values: u64) {
         if matches!(value, ValueRef::Null | ValueRef::Absent) {
             return;
         }
@@ -77,13 +91,13 @@ impl Sum {
             Self::Count(count) => *count += 1,
             Self::None => {
                 *self = match value {
-                    ValueRef::Float(sum) => Self::Float { sum, lost: 0.0, count: 1 },
+                    ValueRef::Float(sum) => Self::Float { sum, lost: 0.0, count: values },
                     ValueRef::Currency(sum) => {
-                        Self::Whole { sum: sum.scaled().into(), count: 1, is_currency: true }
+                        Self::Whole { sum: sum.scaled().into(), count: values, is_currency: true }
                     }
                     value => {
                         let sum = value.as_int().unwrap_or_default().into();
-                        Self::Whole { sum, count: 1, is_currency: false }
+                        Self::Whole { sum, count: values, is_currency: false }
                     }
                 }
             }
@@ -93,7 +107,7 @@ impl Sum {
                     ValueRef::Currency(value) => i128::from(value.scaled()),
                     value => i128::from(value.as_int().unwrap_or_default()),
                 };
-                *count += 1;
+                *count += values;
             }
             Self::Float { sum, lost, count } => {
                 let ValueRef::Float(value) = value else { return };
@@ -103,7 +117,7 @@ impl Sum {
                 } else {
                     (value - total) + *sum
                 };
-                (*sum, *count) = (total, *count + 1);
+                (*sum, *count) = (total, *count + values);
             }
             Self::End(end) => {
                 let replaces = match end {
@@ -166,19 +180,12 @@ impl RowGroups {
         let aggregates = query.aggregates.iter().map(|column| Plan {
             function: column.function,
             field: column.field,
+            counts: None,
             collation: column
                 .field
                 .map_or(Collation::Binary, |field| table.fields()[field].kind.collation()),
         });
-        let mut groups = Self {
-            by: by.collect(),
-            aggregates: aggregates.collect(),
-            numbers: HashMap::new(),
-            groups: Vec::new(),
-            bytes: 0,
-            key: Vec::new(),
-            error: None,
-        };
+        let mut groups = Self::of(by.collect(), aggregates.collect());
         // All rows are a group, also if there are none.
         if query.by.is_empty() {
             let group = groups.new_group(&[]);
@@ -186,6 +193,33 @@ impl RowGroups {
             groups.numbers.insert(Vec::new(), 0);
         }
         groups
+    }
+
+    /// Creates groups without rows, for rows that are groups themselves: their first values are those
+    /// of the fields that `result` begins with.
+    pub(crate) fn of_groups(result: &Table, merged: &[Merged]) -> Self {
+        let fields = result.fields();
+        let by = fields.len() - merged.len();
+        let aggregates = fields[by..].iter().zip(merged).map(|(field, merged)| Plan {
+            function: merged.function,
+            field: Some(merged.values),
+            counts: merged.counts,
+            collation: field.kind.collation(),
+        });
+        let by = fields[..by].iter().map(GroupQuery::folds).enumerate();
+        Self::of(by.collect(), aggregates.collect())
+    }
+
+    fn of(by: Vec<(usize, bool)>, aggregates: Vec<Plan>) -> Self {
+        Self {
+            by,
+            aggregates,
+            numbers: HashMap::new(),
+            groups: Vec::new(),
+            bytes: 0,
+            key: Vec::new(),
+            error: None,
+        }
     }
 
     fn new_group(&self, row: &[ValueRef<'_>]) -> Group {
@@ -289,10 +323,9 @@ impl RowSink for RowGroups {
         let Some(number) = self.number(row) else { return ControlFlow::Break(()) };
         let group = &mut self.groups[number];
         for (sum, plan) in group.sums.iter_mut().zip(&self.aggregates) {
-            match plan.field {
-                Some(field) => sum.add(*plan, row[field]),
-                None => sum.add(*plan, ValueRef::Bool(true)),
-            }
+            let value = plan.field.map_or(ValueRef::Bool(true), |field| row[field]);
+            let values = plan.counts.map_or(Some(1), |counts| row[counts].as_int());
+            sum.add(*plan, value, values.map_or(0, i64::cast_unsigned));
         }
         ControlFlow::Continue(())
     }

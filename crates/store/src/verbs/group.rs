@@ -29,8 +29,8 @@ use std::marker::PhantomData;
 use std::ops::ControlFlow;
 
 use marmota_model::{
-    AggregateColumn, Column, Error, ErrorKind, FieldValue, FilterExpr, GroupQuery, Model, Result,
-    RowSink, Schema, SortKey, ValueRef, read_field,
+    AggregateColumn, Column, ColumnPath, Error, ErrorKind, FieldValue, FilterExpr, GroupQuery,
+    Model, Result, RowSink, Schema, SortKey, ValueRef, read_field,
 };
 
 pub use records::{GroupRecords, ReadGroups};
@@ -42,13 +42,14 @@ use crate::contract::operation::{Operation, Outcome};
 use crate::store::Store;
 use crate::verbs::action::{Action, Verb};
 
-/// The columns to group by: a column, or a tuple of up to four.
+/// The columns to group by: a column, a field of a related row
+/// (`Issue::ASSIGNEE.then(Person::NAME)`), or a tuple of up to four.
 pub trait GroupKey<M> {
     /// The type of their values in a group.
     type Output;
 
-    /// Adds the positions of the columns.
-    fn fields(&self, fields: &mut Vec<usize>);
+    /// Adds the columns to a query.
+    fn add_to(&self, query: &mut GroupQuery);
 
     /// Reads their values from the row of a group; `at` is the position of the next value.
     ///
@@ -81,12 +82,29 @@ fn read_next<T: FieldValue>(row: &[ValueRef<'_>], at: &mut usize, schema: &Schem
 impl<M: Model, T: FieldValue> GroupKey<M> for Column<M, T> {
     type Output = T;
 
-    fn fields(&self, fields: &mut Vec<usize>) {
-        fields.push(self.position());
+    fn add_to(&self, query: &mut GroupQuery) {
+        query.by.push(self.position());
     }
 
     fn read(row: &[ValueRef<'_>], at: &mut usize, schema: &Schema) -> Result<T> {
         read_next(row, at, schema)
+    }
+}
+
+/// The value is `None` for rows without a related row.
+impl<M: Model, T: FieldValue> GroupKey<M> for ColumnPath<M, T> {
+    type Output = Option<T>;
+
+    fn add_to(&self, query: &mut GroupQuery) {
+        self.append_to_groups(query);
+    }
+
+    fn read(row: &[ValueRef<'_>], at: &mut usize, schema: &Schema) -> Result<Option<T>> {
+        if matches!(row[*at], ValueRef::Null) {
+            *at += 1;
+            return Ok(None);
+        }
+        read_next(row, at, schema).map(Some)
     }
 }
 
@@ -107,7 +125,7 @@ macro_rules! tuples {
         impl<M, $($part: $trait<M>),*> $trait<M> for ($($part,)*) {
             type Output = ($($part::Output,)*);
 
-            fn $add(&self, to: &mut Vec<$of>) {
+            fn $add(&self, to: &mut $of) {
                 #[expect(non_snake_case, reason = "a variable for each type")]
                 let ($($part,)*) = self;
                 $($part.$add(to);)*
@@ -120,15 +138,15 @@ macro_rules! tuples {
     )*};
 }
 
-tuples!(GroupKey, fields, usize: (A, B) (A, B, C) (A, B, C, D));
-tuples!(GroupValues, columns, AggregateColumn:
+tuples!(GroupKey, add_to, GroupQuery: (A, B) (A, B, C) (A, B, C, D));
+tuples!(GroupValues, columns, Vec<AggregateColumn>:
     (A, B) (A, B, C) (A, B, C, D) (A, B, C, D, E) (A, B, C, D, E, F));
 
 /// No columns to group by: all rows are one group.
 impl<M> GroupKey<M> for () {
     type Output = ();
 
-    fn fields(&self, _: &mut Vec<usize>) {}
+    fn add_to(&self, _: &mut GroupQuery) {}
 
     fn read(_: &[ValueRef<'_>], _: &mut usize, _: &Schema) -> Result<()> {
         Ok(())
@@ -317,7 +335,7 @@ impl<'s, M: Model> Action<'s, ListModels<M>> {
     fn group_query(self, columns: &impl GroupKey<M>) -> (&'s Store, GroupQuery) {
         let mut query =
             GroupQuery { filter: self.verb.query_of_rows().filter, ..GroupQuery::new() };
-        columns.fields(&mut query.by);
+        columns.add_to(&mut query);
         (self.store, query)
     }
 }
@@ -402,15 +420,16 @@ impl<M: Model, K: GroupKey<M>, V: GroupValues<M>> Action<'_, Groups<M, K, V>> {
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
     pub fn order(mut self, order: impl Into<GroupOrder<M>>) -> Self {
-        let (by, descending) = order.into().into_parts();
-        let field = match by {
-            Ok(column) => self.verb.position(column),
-            // A column that is not grouped by has no position: the check of the query refuses it.
-            Err(field) => {
-                self.verb.query.by.iter().position(|by| *by == field).unwrap_or(usize::MAX)
+        let key = match order.into() {
+            GroupOrder::Value { column, descending } => {
+                SortKey { field: self.verb.position(column), descending }
             }
+            // A column that is not grouped by has no position: the check of the query refuses it.
+            GroupOrder::Column(order) => order
+                .into_group_key(&self.verb.query)
+                .unwrap_or(SortKey { field: usize::MAX, descending: false }),
         };
-        self.verb.query.order.push(SortKey { field, descending });
+        self.verb.query.order.push(key);
         self
     }
 

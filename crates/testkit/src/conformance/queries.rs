@@ -6,6 +6,7 @@ pub mod json_paths;
 pub mod pages;
 pub mod ranking;
 pub mod related;
+pub mod related_groups;
 pub mod related_orders;
 pub mod relations;
 pub mod search;

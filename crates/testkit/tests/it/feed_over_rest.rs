@@ -50,7 +50,7 @@ fn header<'r>(response: &'r str, name: &str) -> &'r str {
 fn what_was_written_through_one_server_is_read_through_the_other() {
     let url = crate::postgres_url();
     let ((_one, here), (_other, there)) = (serve(&url), serve(&url));
-    for number in 0..50 {
+    for number in 0..20 {
         let row = format!(r#"{{"place":"place {number}"}}"#);
         let written = send(here.local_addr(), "POST /api/visit", "", &row);
         let (path, position) = (header(&written, "Location"), header(&written, "Marmota-Position"));

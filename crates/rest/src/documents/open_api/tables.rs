@@ -303,7 +303,12 @@ impl Ways<'_> {
                 "Adds extracts of these fields with the words that were found, as HTML",
                 &text,
             ),
-            in_query("group", "Groups rows by these fields, with commas between", &text),
+            in_query(
+                "group",
+                "Groups rows by these fields, with commas between. A path such as \
+                 `customer.country` leads through references to a field of a related row",
+                &text,
+            ),
             in_query(
                 "select",
                 "The values of each group, such as `count,sum(visits),last:max(visits)`",

@@ -70,7 +70,7 @@ impl Rights {
                 let filter = self.read_filter(table, query.filter.as_ref(), used)?;
                 let filter_fields = query.filter.as_ref().map(|filter| filter.fields(table));
                 let used = filter_fields.unwrap_or(FieldSet::EMPTY).union(used);
-                let related = self.narrow_order(table, &query.related)?;
+                let related = self.narrow_fields(table, &query.related)?;
                 let mut query = RowQuery { filter, related, ..RowQuery::clone(query) };
                 let mut shown = self.masked(rights, &mut query.fields, used, sink)?;
                 let (sink, query) = (shown.sink(), &query);
@@ -110,7 +110,8 @@ impl Rights {
             }
             Operation::Group { table, query, result } => {
                 let filter = self.read_filter(table, query.filter.as_ref(), query.fields())?;
-                let query = &GroupQuery { filter, ..GroupQuery::clone(query) };
+                let related = self.narrow_fields(table, &query.related)?;
+                let query = &GroupQuery { filter, related, ..GroupQuery::clone(query) };
                 Ok(run(&mut Operation::Group { table, query, result }, sink, outcome))
             }
             Operation::DeleteWhere { table, filter } => {

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use marmota_model::{
     AggregateColumn, AggregateFunction, Column, Comparable, Comparison, Currency, Date, FieldValue,
-    Model, Order, SortKey, Time, Timestamp, Value,
+    Model, Order, Time, Timestamp, Value,
 };
 
 /// A value that is computed for each group, of type `T`: made by [`count`], [`count_of`], [`sum`],
@@ -116,12 +116,12 @@ impl<M, T> GroupValue<M, T> {
 
     /// Sorts groups by the value, the least first; a group without a value comes first.
     pub const fn ascending(self) -> GroupOrder<M> {
-        GroupOrder { by: Ok(self.column()), descending: false, model: PhantomData }
+        GroupOrder::Value { column: self.column(), descending: false }
     }
 
     /// Sorts groups by the value, the greatest first.
     pub const fn descending(self) -> GroupOrder<M> {
-        GroupOrder { by: Ok(self.column()), descending: true, model: PhantomData }
+        GroupOrder::Value { column: self.column(), descending: true }
     }
 }
 
@@ -171,22 +171,20 @@ impl<M> GroupCondition<M> {
 }
 
 /// An order of groups: by a computed value, or, from an [`Order`], by a column.
-pub struct GroupOrder<M> {
-    by: Result<AggregateColumn, usize>,
-    descending: bool,
-    model: PhantomData<fn() -> M>,
-}
-
-impl<M> GroupOrder<M> {
-    pub(super) fn into_parts(self) -> (Result<AggregateColumn, usize>, bool) {
-        (self.by, self.descending)
-    }
+pub enum GroupOrder<M> {
+    /// By a computed value.
+    Value {
+        /// The value.
+        column: AggregateColumn,
+        /// True for the greatest first.
+        descending: bool,
+    },
+    /// By a column of the groups.
+    Column(Order<M>),
 }
 
 impl<M: Model> From<Order<M>> for GroupOrder<M> {
     fn from(order: Order<M>) -> Self {
-        // Groups have no related rows: the check of the query refuses such an order.
-        let key = order.into_key().unwrap_or(SortKey { field: usize::MAX, descending: false });
-        Self { by: Err(key.field), descending: key.descending, model: PhantomData }
+        Self::Column(order)
     }
 }

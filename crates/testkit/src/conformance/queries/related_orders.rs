@@ -22,34 +22,34 @@ register!($ related_orders_promises related_orders:
 
 #[derive(Clone, Debug, Default, Model, PartialEq)]
 #[model(table = "office")]
-struct Office {
-    id: i64,
-    city: Option<String>,
+pub(super) struct Office {
+    pub(super) id: i64,
+    pub(super) city: Option<String>,
 }
 
 #[derive(Clone, Debug, Default, Model, PartialEq)]
 #[model(table = "clerk")]
-struct Clerk {
-    id: i64,
+pub(super) struct Clerk {
+    pub(super) id: i64,
     #[model(collate = "nocase")]
-    name: String,
-    pay: Option<i64>,
-    office: Option<Ref<Office>>,
-    boss: Option<Ref<Clerk>>,
+    pub(super) name: String,
+    pub(super) pay: Option<i64>,
+    pub(super) office: Option<Ref<Office>>,
+    pub(super) boss: Option<Ref<Clerk>>,
 }
 
 #[derive(Clone, Debug, Model, PartialEq)]
 #[model(table = "task")]
-struct Task {
-    id: i64,
-    points: Option<i64>,
-    clerk: Option<Ref<Clerk>>,
+pub(super) struct Task {
+    pub(super) id: i64,
+    pub(super) points: Option<i64>,
+    pub(super) clerk: Option<Ref<Clerk>>,
 }
 
-struct Rows {
-    offices: Vec<Office>,
-    clerks: Vec<Clerk>,
-    tasks: Vec<Task>,
+pub(super) struct Rows {
+    pub(super) offices: Vec<Office>,
+    pub(super) clerks: Vec<Clerk>,
+    pub(super) tasks: Vec<Task>,
 }
 
 impl Rows {
@@ -58,11 +58,11 @@ impl Rows {
         self.clerks.iter().find(|clerk| clerk.id == *key)
     }
 
-    fn name(&self, task: &Task) -> Option<String> {
+    pub(super) fn name(&self, task: &Task) -> Option<String> {
         self.clerk(task).map(|clerk| clerk.name.to_ascii_lowercase())
     }
 
-    fn city(&self, task: &Task) -> Option<String> {
+    pub(super) fn city(&self, task: &Task) -> Option<String> {
         let key = self.clerk(task)?.office.as_ref()?.key();
         self.offices.iter().find(|office| office.id == *key)?.city.clone()
     }
@@ -84,7 +84,7 @@ fn models(builder: StoreBuilder) -> StoreBuilder {
     builder.model::<Office>().model::<Clerk>().model::<Task>()
 }
 
-fn open(subject: &Subject, tasks: usize) -> (Stand<'_>, Rows) {
+pub(super) fn open(subject: &Subject, tasks: usize) -> (Stand<'_>, Rows) {
     let mut stand = Stand::open(subject, models);
     let random = &mut fastrand::Rng::with_seed(41);
     let cities = [Some("Oslo"), None, Some("Bonn"), Some("Graz")];

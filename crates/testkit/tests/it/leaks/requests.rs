@@ -185,7 +185,11 @@ impl RequestMaker {
     }
 
     fn groups(&self, table: usize, random: &mut fastrand::Rng) -> String {
-        let mut query = vec![format!("group={}", self.field(table, random))];
+        let by = match random.u8(..3) {
+            0 if table > 0 => format!("parent.{}", self.field(table - 1, random)),
+            _ => self.field(table, random).to_owned(),
+        };
+        let mut query = vec![format!("group={by}")];
         if random.bool() {
             let function = ["sum", "max", "min", "count", "avg"][random.usize(..5)];
             query.push(format!("select=count,{function}({})", self.field(table, random)));

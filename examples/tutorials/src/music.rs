@@ -1,6 +1,4 @@
-//! A music store with the tables and numbers of rows of the Chinook sample database, which many SQL
-//! tutorials use. The rows are generated.
-#![allow(missing_docs, reason = "the fields are self-explanatory")]
+//! A music store with the tables and numbers of rows of the Chinook sample database.
 
 mod rows;
 

@@ -4,41 +4,12 @@ use marmota::group::{avg, count, max, min, sum};
 use marmota::model::Comparison;
 use marmota::prelude::*;
 use marmota::related::{many, one};
-use music::{
+use tutorials::music::{
     Album, Artist, Customer, Employee, Genre, Invoice, InvoiceLine, Playlist, PlaylistTrack, Track,
 };
 
 use crate::Rows;
-
-/// Makes a row of the texts of values.
-macro_rules! row {
-    ($($value:expr),+) => { vec![$($value.to_string()),+] };
-}
-
-fn single<T: ToString>(values: Vec<T>) -> Rows {
-    values.into_iter().map(|value| row![value]).collect()
-}
-
-fn pairs<A: ToString, B: ToString>(values: Vec<(A, B)>) -> Rows {
-    values.into_iter().map(|(a, b)| row![a, b]).collect()
-}
-
-fn text<T: ToString>(value: Option<T>) -> String {
-    value.map(|value| value.to_string()).unwrap_or_default()
-}
-
-/// Returns the key of the row that a reference names.
-fn key<M: marmota::model::Model<Key = i64>>(reference: Option<Ref<M>>) -> String {
-    text(reference.map(|reference| *reference.key()))
-}
-
-fn day(text: &str) -> Date {
-    text.parse().unwrap()
-}
-
-fn amount(text: &str) -> Currency {
-    text.parse().unwrap()
-}
+use crate::cells::{amount, day, key, pairs, row, single, text};
 
 pub(crate) fn first_artists(store: &Store) -> Result<Rows> {
     Ok(single(

@@ -1,9 +1,10 @@
-//! 34 queries of the tutorials on the Chinook sample database: each as one REST request and as one
-//! Rust expression. The results are those of `psql` on the same rows, on each engine.
+//! Queries of the tutorials on the sample databases Chinook and Pagila: each as one REST request and as
+//! one Rust expression. The results are those of `psql` on the same rows, on each engine.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
-mod in_rust;
-mod questions;
+mod cells;
+mod music;
+mod rentals;
 
 use std::process::Command;
 
@@ -77,22 +78,17 @@ fn plain(text: &str) -> String {
     }
 }
 
-#[test]
-fn each_question_has_the_answer_of_psql() {
+/// Asks the questions in each way and on each engine. `filled` opens a database and inserts its rows.
+fn each_has_the_answer_of_psql(questions: &[Question], filled: impl Fn(&str) -> Store) {
     let server = TemporaryPostgres::start(&["fsync=off"]).unwrap();
     let url = server.make_database().unwrap();
-    let filled = |url: &str| {
-        let store = music::open(url).unwrap();
-        music::fill(&store).unwrap();
-        store
-    };
     let stores = [
         ("PostgreSQL", filled(&url)),
         ("SQLite", filled("sqlite::memory:")),
         ("memory", filled("memory:")),
     ];
     let mut differences = Vec::new();
-    for question in questions::QUESTIONS {
+    for question in questions {
         let expected = of_psql(&url, question.sql);
         if expected.is_empty() {
             differences.push(format!("{}: a result without rows shows nothing", question.name));
@@ -117,4 +113,22 @@ fn each_question_has_the_answer_of_psql() {
         }
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+#[test]
+fn questions_on_the_music_store_have_the_answers_of_psql() {
+    each_has_the_answer_of_psql(music::QUESTIONS, |url| {
+        let store = tutorials::music::open(url).unwrap();
+        tutorials::music::fill(&store).unwrap();
+        store
+    });
+}
+
+#[test]
+fn questions_on_the_rentals_have_the_answers_of_psql() {
+    each_has_the_answer_of_psql(rentals::QUESTIONS, |url| {
+        let store = tutorials::rentals::open(url).unwrap();
+        tutorials::rentals::fill(&store).unwrap();
+        store
+    });
 }

@@ -1,6 +1,9 @@
-//! The questions, in the order of the tutorials: rows, conditions, related rows, groups.
+//! Questions on the music store, in the order of the tutorials: rows, conditions, related rows,
+//! groups.
 
-use crate::{Question, in_rust};
+mod in_rust;
+
+use crate::Question;
 
 pub(crate) const QUESTIONS: &[Question] = &[
     Question {

@@ -2,10 +2,11 @@
 
 use marmota::prelude::*;
 
-use crate::{
+use super::{
     Album, Artist, Customer, Employee, Genre, Invoice, InvoiceLine, MediaType, Playlist,
     PlaylistTrack, Track,
 };
+use crate::generated::{Random, date, insert};
 
 const GENRES: [&str; 25] = [
     "Rock",
@@ -76,43 +77,20 @@ const NAMES: [&str; 20] = [
     "Wójcik",
 ];
 
-/// A linear congruential generator (Knuth, MMIX), because the rows must be the same each time.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as usize % end
-    }
-
-    fn of<T: Copy>(&mut self, list: &[T]) -> T {
-        list[self.below(list.len())]
-    }
-
-    fn key<M: marmota::model::Model<Key = i64>>(&mut self, rows: usize) -> Ref<M> {
-        Ref::new(self.below(rows) as i64 + 1)
-    }
-
-    fn title(&mut self, number: usize) -> String {
-        format!("{} {} {number}", self.of(&WORDS), self.of(&WORDS))
-    }
-}
-
 /// Inserts all rows into an empty store.
 ///
 /// # Errors
 /// Errors of the store.
 pub fn fill(store: &Store) -> Result<()> {
     let random = &mut Random(11);
-    insert(store, (1..=275).map(|n| Artist { id: 0, name: random.title(n) }))?;
-    let album = |n| Album { id: 0, title: random.title(n), artist: random.key(204) };
+    insert(store, (1..=275).map(|n| Artist { id: 0, name: title(random, n) }))?;
+    let album = |n| Album { id: 0, title: title(random, n), artist: random.key(204) };
     insert(store, (1..=347).map(album))?;
     insert(store, GENRES.map(|name| Genre { id: 0, name: name.to_owned() }))?;
     insert(store, MEDIA.map(|name| MediaType { id: 0, name: name.to_owned() }))?;
     let track = |n| Track {
         id: 0,
-        name: random.title(n),
+        name: title(random, n),
         album: (random.below(50) > 0).then(|| random.key(347)),
         media_type: random.key(5),
         genre: (random.below(30) > 0).then(|| random.key(25)),
@@ -124,7 +102,7 @@ pub fn fill(store: &Store) -> Result<()> {
     insert(store, (1..=3_503).map(track))?;
     people(store, random)?;
     sales(store, random)?;
-    insert(store, (1..=18).map(|n| Playlist { id: 0, name: random.title(n) }))?;
+    insert(store, (1..=18).map(|n| Playlist { id: 0, name: title(random, n) }))?;
     let mut listed = std::collections::BTreeSet::new();
     while listed.len() < 8_715 {
         // The last playlists have no tracks.
@@ -136,6 +114,10 @@ pub fn fill(store: &Store) -> Result<()> {
         track: Ref::new(track),
     });
     insert(store, listed)
+}
+
+fn title(random: &mut Random, number: usize) -> String {
+    format!("{} {} {number}", random.of(&WORDS), random.of(&WORDS))
 }
 
 fn people(store: &Store, random: &mut Random) -> Result<()> {
@@ -208,18 +190,4 @@ fn sales(store: &Store, random: &mut Random) -> Result<()> {
     }
     insert(store, invoices)?;
     insert(store, lines)
-}
-
-/// Returns a day of a year.
-fn date(year: i64, n: usize) -> Date {
-    let text = format!("{year}-{:02}-{:02}", n % 12 + 1, n % 28 + 1);
-    text.parse().expect("each month has 28 days")
-}
-
-fn insert<M: marmota::model::Model>(
-    store: &Store,
-    rows: impl IntoIterator<Item = M>,
-) -> Result<()> {
-    let rows: Vec<M> = rows.into_iter().collect();
-    rows.chunks(1_000).try_for_each(|chunk| store.insert_many(chunk).run().map(drop))
 }
