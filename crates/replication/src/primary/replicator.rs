@@ -5,6 +5,7 @@
 //!          before a checkpoint                    reads the rest of the log
 //!  thread: reads the log -> segment -> target     create if the number is free
 //!  thread: every day, or when pages were missed   snapshot: the file as it is
+//!  thread: every hour                             merges old segments
 //! ```
 
 use std::collections::VecDeque;
@@ -486,6 +487,22 @@ impl Core {
     /// Returns true when the replicator ends.
     pub(crate) fn is_closing(&self) -> bool {
         self.state.lock().is_closing
+    }
+
+    /// Returns true as long as the replicator does not end, and no other primary has taken over.
+    pub(crate) fn is_working(&self) -> bool {
+        let state = self.state.lock();
+        !state.is_closing && !matches!(state.refusal, Some(Refusal::Fenced(_)))
+    }
+
+    /// Returns the epoch of this primary.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.state.lock().status.epoch
+    }
+
+    /// Records that segments were merged.
+    pub(crate) fn note_merged(&self, segments: u64) {
+        self.state.lock().status.merged += segments;
     }
 
     /// Records the result of the start.
