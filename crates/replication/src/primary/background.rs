@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use marmota_model::Result;
-
-use crate::primary::replicator::Core;
+use marmota_model::{Error, Result};
 
 /// The pause before a failed task is tried again.
 const FAILURE_PAUSE: Duration = Duration::from_secs(10);
@@ -15,7 +13,7 @@ const FAILURE_PAUSE: Duration = Duration::from_secs(10);
 /// A task.
 pub(crate) struct Task {
     thread: &'static str,
-    work: fn(&Core) -> Result<()>,
+    work: Arc<dyn Fn() -> Result<()> + Send + Sync>,
     interval: Duration,
     /// The time of the next execution; `None` if it is never due.
     next: Option<Instant>,
@@ -26,10 +24,11 @@ impl Task {
     /// Creates a task that is executed first after a time.
     pub(crate) fn new(
         thread: &'static str,
-        work: fn(&Core) -> Result<()>,
+        work: impl Fn() -> Result<()> + Send + Sync + 'static,
         interval: Duration,
         first: Duration,
     ) -> Self {
+        let work = Arc::new(work);
         Self { thread, work, interval, next: Instant::now().checked_add(first), running: None }
     }
 
@@ -38,30 +37,25 @@ impl Task {
         self.next = Some(Instant::now());
     }
 
-    /// Starts the task if it is time.
-    pub(crate) fn work(&mut self, core: &Arc<Core>) {
+    /// Starts the task if it is time. Returns the error of the last execution.
+    pub(crate) fn work(&mut self) -> Option<Error> {
+        let mut failure = None;
         if let Some(running) = self.running.take_if(|running| running.is_finished()) {
-            let failed = match running.join() {
-                Ok(Ok(())) => false,
-                Ok(Err(error)) => {
-                    core.note_failure(&error);
-                    true
-                }
-                Err(_) => true,
-            };
-            if failed {
+            let ended = running.join();
+            if !matches!(ended, Ok(Ok(()))) {
                 self.next = Some(Instant::now() + FAILURE_PAUSE);
             }
+            failure = ended.ok().and_then(Result::err);
         }
-        if self.running.is_some() || self.next.is_none_or(|next| next > Instant::now()) {
-            return;
+        if self.running.is_none() && self.next.is_some_and(|next| next <= Instant::now()) {
+            let work = Arc::clone(&self.work);
+            let thread = std::thread::Builder::new().name(self.thread.to_owned());
+            if let Ok(running) = thread.spawn(move || work()) {
+                self.next = Instant::now().checked_add(self.interval);
+                self.running = Some(running);
+            }
         }
-        let (of_thread, work) = (Arc::clone(core), self.work);
-        let thread = std::thread::Builder::new().name(self.thread.to_owned());
-        if let Ok(running) = thread.spawn(move || work(&of_thread)) {
-            self.next = Instant::now().checked_add(self.interval);
-            self.running = Some(running);
-        }
+        failure
     }
 
     /// Waits for the end of the task.

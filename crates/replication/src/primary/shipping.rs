@@ -34,21 +34,28 @@ pub(crate) fn run(core: &Arc<Core>) {
     let Some((target, identity, needs_snapshot)) = begin(core, open) else { return };
     let interval = core.options.snapshot_interval;
     let first = if needs_snapshot { Duration::ZERO } else { interval };
-    let mut snapshots = Task::new("marmota-snapshot", snapshots::make, interval, first);
+    let mut snapshots = Task::new("marmota-snapshot", with(core, snapshots::make), interval, first);
     let age = core.options.merge_after;
     let interval = age.max(MERGE_INTERVAL_MIN);
     let first = if age == Duration::MAX { age } else { interval.min(FIRST_MERGE) };
-    let mut merging = Task::new("marmota-merge", merge, interval, first);
+    let mut merging = Task::new("marmota-merge", with(core, merge), interval, first);
     while let Some(noted) = core.wait_for_work() {
         if let Err(error) = ship_all(core, open, &target, &identity, noted, &mut snapshots) {
             core.fence(&error);
             break;
         }
-        snapshots.work(core);
-        merging.work(core);
+        for failure in [snapshots.work(), merging.work()].into_iter().flatten() {
+            core.note_failure(&failure);
+        }
     }
     snapshots.join();
     merging.join();
+}
+
+/// Returns a task with the state of the replicator.
+fn with(core: &Arc<Core>, work: fn(&Core) -> Result<()>) -> impl Fn() -> Result<()> + use<> {
+    let core = Arc::clone(core);
+    move || work(&core)
 }
 
 /// Merges the old segments of the target.
