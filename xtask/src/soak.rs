@@ -58,6 +58,7 @@ const RUNS: &[Soak] = &[
     Soak { name: "file-memory", program: "cargo", arguments: &["test", "-p", "marmota-rest", "--features", "files", "--test", "file_memory", "--locked"] },
     Soak { name: "feed-postgres", program: "cargo", arguments: &["run", "--release", "-p", "marmota-postgres", "--features", "temporary-server", "--example", "feed_race"] },
     Soak { name: "replication-kills", program: "cargo", arguments: &["test", "-p", "marmota-replication", "--test", "it", "kill"] },
+    Soak { name: "prove", program: "cargo", arguments: &["run", "--release", "--locked", "-p", "marmota-cli", "--", "prove", "--seeds", "200", "--cuts", "50"] },
     Soak { name: "leaks", program: "cargo", arguments: &["test", "-p", "marmota-testkit", "--test", "it", "--locked", "no_answer_of_many", "--", "--ignored"] },
     Soak { name: "live-tables", program: "cargo", arguments: &["test", "-p", "marmota-cli", "--test", "it", "--locked", "1000_times", "--", "--ignored", "--nocapture"] },
     Soak { name: "fuzz", program: "fuzz", arguments: &["600"] },

@@ -1,274 +1,184 @@
-//! `marmota prove`: many clients on one thread, in an order that depends only on a seed, on a disk
-//! that fails, with clients that disconnect. Then power cuts are simulated at many places in the
-//! record of disk writes. After each one the database must open with all acknowledged writes, and
-//! without partial ones, and its change feed must lead to the same rows.
+//! `marmota prove`: what was acknowledged survives power cuts, kills, and failures of disks and links.
+//!
+//! | scenario | file | what is proved |
+//! |---|---|---|
+//! | `writes` | `writes.rs` | each acknowledged write is there, none is there in part |
+//! | `feed` | `feed.rs` | a reader gets each committed change once, in order, after each restart |
+//! | `jobs` | `jobs.rs` | no acknowledged job is lost, and the effects of each are there once |
+//! | `replication` | `replication.rs` | the target has what was acknowledged, and replicas equal their primary |
+//!
+//! A seed decides what is done, and when the power is cut. In `writes` it decides the order of all
+//! steps as well; the others run the threads of the engine and of the workers.
 
 mod client;
+mod feed;
 mod history;
+mod jobs;
+mod machine;
+#[cfg(feature = "replication")]
+mod replicated;
+#[cfg(feature = "replication")]
+mod replication;
 mod schedule;
+mod writes;
 
-use std::collections::hash_map::DefaultHasher;
-use std::hash::Hasher;
-use std::ops::Range;
-use std::path::Path;
 use std::process::ExitCode;
 
-use marmota::command::clap::{self, ArgMatches, Args, FromArgMatches};
+use marmota::command::clap::{self, ArgMatches, Args, FromArgMatches, ValueEnum};
 use marmota::command::{Done, complain, report};
-use marmota::remote::{Remote, Service};
-use marmota::sqlite::disk::{Disk, DiskEvent, DiskFault, PowerCut, integrity};
-use marmota::sqlite::{Location, Sqlite, SqliteOptions};
-use marmota::store::change::ChangeRetention;
-use marmota::store::{Durability, Store};
-use marmota_testkit::feed_difference;
+use marmota::sqlite::disk::DiskFault;
 
-use self::client::{Client, Shared};
-use self::history::{ACCOUNTS, Account, BALANCE, COUNTER, Fate, History};
 use crate::stress::line::{Count, Line};
-use crate::stress::sample::{Dice, Sample};
-use crate::stress::stand::Folder;
 use crate::stress::tally::Tally;
 
 type Failed = Box<dyn std::error::Error>;
 
-/// Runs random clients on a disk that fails and loses power; the same seed repeats a run
+/// Proves what survives power cuts, kills and failed links; the same seed repeats a run
 #[derive(Args)]
 struct Prove {
+    /// What is proved
+    #[arg(long, value_enum, default_value_t = Scenario::All)]
+    scenario: Scenario,
     /// The first seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Number of seeds, run one after another
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     seeds: u32,
-    /// Concurrent clients
+    /// Concurrent clients (writes)
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     clients: u32,
-    /// Steps of each client, one after another
+    /// Steps of each client; steps between two power cuts in the other scenarios
     #[arg(long, default_value_t = 40, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     steps: u32,
     /// Number of power cuts for each seed
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(0..=10_000))]
     cuts: u32,
-    /// Put this fault into the engine, which the run must detect
-    #[arg(long, hide = true, value_parser = fault)]
-    plant: Option<DiskFault>,
+    /// Put this fault into the run, which must detect it
+    #[arg(long, hide = true, value_enum)]
+    plant: Option<Fault>,
 }
 
-fn fault(name: &str) -> Result<DiskFault, String> {
-    match name {
-        "retried-sync" => Ok(DiskFault::RetriesSync),
-        "denied-write" => Ok(DiskFault::DeniesWrite),
-        _ => Err("use retried-sync or denied-write".to_owned()),
-    }
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Scenario {
+    All,
+    Writes,
+    Feed,
+    Jobs,
+    Replication,
 }
 
-/// How often the database is closed and opened again: after a disk error, the engine is stopped
-/// until then.
-const ROUNDS: u32 = 8;
+/// A fault that a run must detect.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Fault {
+    /// The engine trusts a sync that is retried after it has failed.
+    RetriedSync,
+    /// The engine reports a commit as not written.
+    DeniedWrite,
+    /// A commit is removed from the feed.
+    LostChange,
+    /// A reader of the feed continues before its last commit.
+    RepeatedChange,
+    /// Jobs are acknowledged before they are on the disk.
+    EarlyJob,
+    /// A job writes its effect in another transaction than its end.
+    RepeatedEffect,
+    /// The primary answers before the target has the commit.
+    EarlyAnswer,
+    /// A byte of a segment in the target is changed.
+    DamagedSegment,
+    /// The replica leaves out a segment.
+    SkippedSegment,
+}
 
 /// Returns the subcommand.
 pub(crate) fn command() -> clap::Command {
     let command = clap::Command::new("prove")
-        .about("Runs clients in an order that a seed decides, on a disk that fails");
+        .about("Proves what survives power cuts, kills and failed links, in an order by seed");
     Prove::augment_args(command)
 }
 
-/// The result of a seed.
-struct Proof {
-    history: History,
+/// The result of a seed of a scenario with threads.
+#[derive(Default)]
+struct Found {
+    acknowledged: u64,
+    unknown: u64,
+    restarts: u32,
     tally: Tally,
-    cuts: u32,
-    digest: u64,
 }
 
-/// Runs the subcommand. Exit code 1 if a write is lost or wrong, or if a repeat of the seed
-/// differs.
+/// Runs the subcommand. Exit code 1 if a promise is broken, or if a repeat of a seed differs.
 pub(crate) fn run(matches: &ArgMatches) -> Done {
     let prove = Prove::from_arg_matches(matches)?;
-    report(" seed  requests  acknowledged  refused  unknown  power cuts  digest")?;
     let mut tally = Tally::default();
-    for seed in (0..u64::from(prove.seeds)).map(|more| prove.seed.wrapping_add(more)) {
-        let line = Line::new(format!("seed {seed}"), u64::from(prove.cuts) + 1);
-        let proof = prove.seed(seed, &line)?;
-        drop(line);
-        let count = |is: fn(&Fate) -> bool| proof.history.count(is);
-        report(format_args!(
-            "{seed:>5}  {:>8}  {:>12}  {:>7}  {:>7}  {:>10}  {:016x}",
-            count(|_| true) as u64 + proof.history.read,
-            count(|fate| matches!(fate, Fate::Done(_))),
-            count(|fate| *fate == Fate::Refused),
-            count(|fate| *fate == Fate::Unknown),
-            proof.cuts,
-            proof.digest,
-        ))?;
-        let first = seed == prove.seed;
-        let mut found = proof.tally;
-        if first {
-            let again = prove.seed(seed, &Line::new("once more".to_owned(), 1))?.digest;
-            let differs = || format!("a second run of the same seed has the digest {again:016x}");
-            found.check(1, (again != proof.digest).then(differs));
-        }
-        for fault in &found.faults {
-            complain(format_args!("  seed {seed}: {fault}"));
-        }
-        if found.failed > 0 {
-            let Prove { clients, steps, cuts, .. } = prove;
-            complain(format_args!(
-                "  again: marmota prove --seed {seed} --seeds 1 --clients {clients} --steps {steps} \
-                 --cuts {cuts}"
-            ));
-        }
-        tally.add(found);
+    if prove.includes(Scenario::Writes) {
+        tally.add(writes::run(&prove)?);
+    }
+    if prove.includes(Scenario::Feed) {
+        tally.add(prove.run_scenario("feed", feed::prove)?);
+    }
+    if prove.includes(Scenario::Jobs) {
+        tally.add(prove.run_scenario("jobs", jobs::prove)?);
+    }
+    #[cfg(feature = "replication")]
+    if prove.includes(Scenario::Replication) {
+        tally.add(prove.run_scenario("replication", replication::prove)?);
     }
     report(format_args!("{} assertions passed, {} failed", tally.passed, tally.failed))?;
     Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 impl Prove {
-    fn seed(&self, seed: u64, line: &Line) -> Result<Proof, Failed> {
-        let folder = Folder::in_memory()?;
-        let place = folder.0.canonicalize()?;
-        let disk = Disk::at(&place)?;
-        disk.record(true);
-        let file = place.join("prove.db");
-        let (store, _) = open(&file, self.plant)?;
-        store.insert(&Account { id: COUNTER, balance: 0 }).run()?;
-        let accounts: Vec<Account> = ACCOUNTS.map(|id| Account { id, balance: BALANCE }).collect();
-        store.insert_many(&accounts).run()?;
-        store.close()?;
-
-        let (history, digest) = Default::default();
-        let mut dice = Dice(seed);
-        for round in 0..ROUNDS {
-            let (store, sync) = open(&file, self.plant)?;
-            let shared =
-                Shared { disk: &disk, sync: &sync, seed, history: &history, digest: &digest };
-            let steps = self.steps * round / ROUNDS..self.steps * (round + 1) / ROUNDS;
-            self.carry_out(&store, &shared, steps, &mut dice)?;
-            disk.fail_after(None);
-            // An engine that a failed disk has stopped returns an error.
-            let _ = store.close();
-        }
-        let (mut history, digest): (History, DefaultHasher) =
-            (history.into_inner(), digest.into_inner());
-        let (store, _) = open(&file, self.plant)?;
-        let mut tally = history.check(&store, seed, usize::MAX)?;
-        tally.check(1, feed_difference(&store)?);
-        disk.record(false);
-        store.close()?;
-        tally.check(history.read, None);
-        for fault in std::mem::take(&mut history.faults) {
-            tally.check(0, Some(fault));
-        }
-        line.step();
-        let cuts = self.cut(&disk.take_record(), &history, seed, &mut tally, line)?;
-        Ok(Proof { history, tally, cuts, digest: digest.finish() })
+    fn includes(&self, scenario: Scenario) -> bool {
+        self.scenario == Scenario::All || self.scenario == scenario
     }
 
-    /// Runs the clients in the order that the seed determines.
-    fn carry_out(
+    fn seeds(&self) -> impl Iterator<Item = u64> + use<> {
+        let first = self.seed;
+        (0..u64::from(self.seeds)).map(move |more| first.wrapping_add(more))
+    }
+
+    /// Returns the fault of the engine.
+    fn disk_fault(&self) -> Option<DiskFault> {
+        match self.plant {
+            Some(Fault::RetriedSync) => Some(DiskFault::RetriesSync),
+            Some(Fault::DeniedWrite) => Some(DiskFault::DeniesWrite),
+            _ => None,
+        }
+    }
+
+    /// Runs all seeds of a scenario, and prints a line for each.
+    fn run_scenario(
         &self,
-        store: &Store,
-        shared: &Shared<'_>,
-        steps: Range<u32>,
-        dice: &mut Dice,
-    ) -> Result<(), Failed> {
-        let service = Service::new(store);
-        let client = |_| {
-            let remote = Store::builder(Remote::in_process(&service));
-            remote.model::<Sample>().model::<Account>().open()
-        };
-        let stores = (0..self.clients).map(client).collect::<marmota::Result<Vec<_>>>()?;
-        let tasks = (0..self.clients).zip(&stores).map(|(number, store)| {
-            let dice = Dice(dice.roll());
-            let client = Client { shared, number, store, dice, known: Vec::new() };
-            let task: schedule::Task<'_> = Box::pin(client.work(steps.clone()));
-            task
-        });
-        let tasks = tasks.collect();
-        schedule::run(tasks, dice);
-        Ok(())
-    }
-
-    /// Cuts the power at random places: half of the cuts near a sync, half at other writes. Also
-    /// kills the process where a sync failed, which keeps everything that was written.
-    fn cut(
-        &self,
-        record: &[DiskEvent],
-        history: &History,
-        seed: u64,
-        tally: &mut Tally,
-        line: &Line,
-    ) -> Result<u32, Failed> {
-        let failed = |event: &DiskEvent| matches!(event, DiskEvent::SyncFailed { .. });
-        let is_sync = |event: &DiskEvent| {
-            failed(event) || matches!(event, DiskEvent::Sync { .. } | DiskEvent::Synced { .. })
-        };
-        let syncs = record.iter().filter(|event| is_sync(event)).count() as u64;
-        let others = record.len() as u64 - syncs;
-        let (mut disk, mut dice, mut cuts) = (PowerCut::new(seed), Dice(!seed), 0);
-        for (place, event) in record.iter().enumerate() {
-            let of = if is_sync(event) { syncs } else { others };
-            if dice.roll() % (2 * of) < self.cuts.into() {
-                let left = Folder::in_memory()?;
-                disk.leave(&left.0, [0, 3, 7][cuts as usize % 3])?;
-                look_after(&left.0, history, seed, place, tally);
-                cuts += 1;
-                line.step();
+        name: &str,
+        scenario: impl Fn(&Self, u64, &dyn Count) -> Result<Found, Failed>,
+    ) -> Result<Tally, Failed> {
+        report(format_args!("{name}\n seed  acknowledged  unknown  restarts  assertions"))?;
+        let mut tally = Tally::default();
+        for seed in self.seeds() {
+            let line = Line::new(format!("{name}, seed {seed}"), u64::from(self.cuts));
+            let found = scenario(self, seed, &line).unwrap_or_else(|error| {
+                let mut found = Found::default();
+                found.tally.check(1, Some(format!("the run fails: {error}")));
+                found
+            });
+            drop(line);
+            report(format_args!(
+                "{seed:>5}  {:>12}  {:>7}  {:>8}  {:>10}",
+                found.acknowledged, found.unknown, found.restarts, found.tally.passed
+            ))?;
+            for fault in &found.tally.faults {
+                complain(format_args!("  seed {seed}: {fault}"));
             }
-            disk.go_on(event);
-            if failed(event) && self.cuts > 0 {
-                let left = Folder::in_memory()?;
-                disk.leave_killed(&left.0)?;
-                look_after(&left.0, history, seed, place, tally);
+            if found.tally.failed > 0 {
+                let Self { steps, cuts, .. } = self;
+                complain(format_args!(
+                    "  again: marmota prove --scenario {name} --seed {seed} --seeds 1 --steps \
+                     {steps} --cuts {cuts}"
+                ));
             }
+            tally.add(found.tally);
         }
-        Ok(cuts)
+        Ok(tally)
     }
-}
-
-fn look_after(folder: &Path, history: &History, seed: u64, place: usize, tally: &mut Tally) {
-    match after_a_cut(folder, history, seed, place) {
-        Ok(found) => tally.add(found),
-        Err(error) => tally.check(0, Some(format!("cut at {place}: {error}"))),
-    }
-}
-
-/// Opens the database that a power cut or a kill left, and checks it.
-fn after_a_cut(folder: &Path, history: &History, seed: u64, until: usize) -> Result<Tally, Failed> {
-    let file = folder.join("prove.db");
-    let (store, _) = open(&file, None)?;
-    let mut tally = history.check(&store, seed, until)?;
-    let difference = feed_difference(&store)?;
-    tally.check(1, difference.map(|found| format!("cut at {until}: {found}")));
-    store.close()?;
-    let found = integrity(&file)?;
-    tally.check(
-        1,
-        (found != "ok").then(|| format!("cut at {until}: the integrity check reports {found}")),
-    );
-    Ok(tally)
-}
-
-/// Opens the database. The returned function syncs relaxed writes to the disk.
-fn open(
-    file: &Path,
-    plant: Option<DiskFault>,
-) -> Result<(Store, impl Fn() + Send + Sync + use<>), Failed> {
-    // No timeout may abort an operation: the clock does not depend on the seed.
-    let options = SqliteOptions {
-        durability: Durability::Full,
-        busy_timeout_ms: 3_600_000,
-        ..SqliteOptions::default()
-    };
-    let engine = Sqlite::open(Location::File(file.to_owned()), options)?;
-    // Frequent checkpoints, so that the database file is synced often too.
-    engine.execute("PRAGMA wal_autocheckpoint=12")?;
-    let sync = engine.leave_groups_to_callers();
-    if let Some(fault) = plant {
-        engine.plant(fault)?;
-    }
-    let store = Store::builder(engine).model::<Sample>().model::<Account>();
-    // Nothing is removed from the feed after a time, which does not depend on the seed.
-    Ok((store.changes(ChangeRetention::unlimited()).open()?, sync))
 }

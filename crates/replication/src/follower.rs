@@ -12,14 +12,15 @@ use marmota_store::log_copy::{CommitSink, LoggedCommit, LoggedDatabase, Replaced
 use parking_lot::{Condvar, Mutex};
 
 use crate::objects::claim;
-use crate::objects::segment::{self, SegmentBody, SegmentHead};
+use crate::objects::segment::{SegmentBody, SegmentHead};
+use crate::objects::segment_reader::{FoundSegment, SegmentReader};
 use crate::objects::target::Target;
-use crate::restore::{RestorePoint, RestoredReplica, fetch, read_segment};
+use crate::restore::{RestorePoint, RestoredReplica, fetch};
 use crate::state_file::{Role, StateFile};
 use crate::status::ReplicationStatus;
 
 /// The number of looks for the next segment after which the target is listed: the next one may have
-/// been deleted.
+/// been merged, or deleted.
 const LOOKS: u32 = 60;
 /// The bytes of a fetched file that are passed to the database at once.
 const CHUNK_BYTES: usize = 4 << 20;
@@ -48,6 +49,17 @@ struct State {
     /// The last time at which the replica had all segments.
     current_at: Instant,
     status: ReplicationStatus,
+}
+
+/// Where a follower reads segments.
+#[derive(Default)]
+struct Source {
+    /// Set once it could be opened.
+    target: Option<Target>,
+    segments: SegmentReader,
+    /// The number of looks for the next segment before the target is listed. 0 at first: after a
+    /// pause the next one may be merged.
+    looks: u32,
 }
 
 impl Follower {
@@ -147,13 +159,10 @@ impl Follower {
         if last < state.index {
             return Ok(false);
         }
-        match target.get(&segment::object_name(state.index + 1))? {
-            Some(object) => {
-                let head = segment::decode_head(state.index + 1, &object)?;
-                Ok(head.chain == state.chain && head.database == state.database)
-            }
-            None => Ok(false),
-        }
+        let next = SegmentReader::default().find(&target, state.index + 1)?;
+        Ok(next.is_some_and(|next| {
+            next.head.chain == state.chain && next.head.database == state.database
+        }))
     }
 
     /// Returns the state of the replica.
@@ -238,9 +247,9 @@ impl Shared {
     /// Applies segments until the store is closed.
     fn run(&self, mut state: StateFile) {
         let Some(database) = self.database.get() else { return };
-        let (mut target, mut looks) = (None, 0);
+        let mut source = Source::default();
         loop {
-            match self.follow(&**database, &mut target, &mut state, &mut looks) {
+            match self.follow(&**database, &mut source, &mut state) {
                 Ok(()) => {
                     let mut of_self = self.state.lock();
                     of_self.current_at = Instant::now();
@@ -272,29 +281,32 @@ impl Shared {
     fn follow(
         &self,
         database: &dyn LoggedDatabase,
-        target: &mut Option<Target>,
+        source: &mut Source,
         state: &mut StateFile,
-        looks: &mut u32,
     ) -> Result<()> {
+        let Source { target, segments, looks } = source;
         if target.is_none() {
             *target = Some(Target::open(&self.url, false)?);
         }
         let Some(target) = target else { return Ok(()) };
         while !self.state.lock().is_closing {
             let index = state.index + 1;
-            let Some(object) = target.get(&segment::object_name(index))? else {
-                *looks += 1;
-                if *looks >= LOOKS {
-                    *looks = 0;
-                    if claim::last_index(target)? > state.index {
-                        self.fetch_again(database, target, state)?;
-                        continue;
-                    }
+            let mut found = segments.read(target, index)?;
+            if found.is_none() {
+                if *looks > 0 {
+                    *looks -= 1;
+                    return Ok(());
                 }
-                return Ok(());
+                *looks = LOOKS;
+                if claim::last_index(target)? <= state.index {
+                    return Ok(());
+                }
+                found = segments.find(target, index)?;
+            }
+            let Some(FoundSegment { head, body, bytes }) = found else {
+                self.fetch_again(database, target, state)?;
+                continue;
             };
-            *looks = 0;
-            let (head, body) = segment::decode(index, &object)?;
             if head.database != state.database {
                 let message = format!("{} has another database now", self.url);
                 return Err(Error::new(ErrorKind::Conflict, message));
@@ -306,7 +318,7 @@ impl Shared {
             apply(database, &head, &body)?;
             (state.index, state.epoch) = (index, head.epoch);
             state.write(database.path())?;
-            self.note_applied(&head, object.len());
+            self.note_applied(&head, bytes);
         }
         Ok(())
     }
@@ -334,7 +346,7 @@ impl Shared {
         let path = std::path::PathBuf::from(path);
         let fetched = fetch(&self.url, RestorePoint::Latest, &path);
         let replaced = fetched.and_then(|fetched| {
-            let (head, _) = read_segment(target, fetched.index)?;
+            let head = claim::head_of(target, fetched.index)?;
             let page_bytes = page_bytes(target, &fetched, &head)?;
             replace_all(database, &path, page_bytes)?;
             Ok(fetched)
@@ -344,7 +356,7 @@ impl Shared {
         (state.index, state.chain) = (fetched.index, fetched.chain);
         state.epoch = fetched.epoch;
         state.write(database.path())?;
-        let (head, _) = read_segment(target, fetched.index)?;
+        let head = claim::head_of(target, fetched.index)?;
         self.note_applied(&head, 0);
         Ok(())
     }

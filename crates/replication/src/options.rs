@@ -32,6 +32,7 @@ pub struct ReplicationOptions {
     pub(crate) snapshot_interval: Duration,
     pub(crate) retention: Duration,
     pub(crate) log_bytes_max: u64,
+    pub(crate) merge_after: Duration,
 }
 
 impl Default for ReplicationOptions {
@@ -43,6 +44,7 @@ impl Default for ReplicationOptions {
             snapshot_interval: Duration::from_secs(24 * 3_600),
             retention: Duration::from_secs(7 * 24 * 3_600),
             log_bytes_max: 1 << 30,
+            merge_after: Duration::from_secs(3_600),
         }
     }
 }
@@ -85,6 +87,15 @@ impl ReplicationOptions {
     #[must_use]
     pub const fn retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
+        self
+    }
+
+    /// Sets the age after which small segments are merged into larger objects, as often as this time
+    /// passes. No commit is lost by that: a restore is exact to the commit there as well.
+    /// [`Duration::MAX`]: never. Default: 1 hour.
+    #[must_use]
+    pub const fn merge_after(mut self, age: Duration) -> Self {
+        self.merge_after = age;
         self
     }
 

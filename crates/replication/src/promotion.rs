@@ -9,8 +9,9 @@ use std::path::Path;
 use marmota_model::{Error, ErrorKind, Result};
 
 use crate::objects::claim::{self, Identity};
+use crate::objects::segment_reader::{FoundSegment, SegmentReader};
 use crate::objects::target::Target;
-use crate::restore::{apply, read_segment};
+use crate::restore::apply;
 use crate::state_file::{ClosedFile, Role, StateFile};
 
 /// The result of a promotion.
@@ -55,8 +56,10 @@ pub fn promote(url: &str, path: &Path) -> Result<PromotedDatabase> {
                 let message = format!("{} is a replica of another target", path.display());
                 return Err(Error::new(ErrorKind::Conflict, message));
             }
+            let mut segments = SegmentReader::default();
             while replica.index < last {
-                let (head, body) = read_segment(&target, replica.index + 1)?;
+                let FoundSegment { head, body, .. } =
+                    segments.require(&target, replica.index + 1)?;
                 if head.chain != replica.chain {
                     let message = format!(
                         "{} lacks commits that only a new snapshot has: start it once with \

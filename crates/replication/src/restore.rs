@@ -12,6 +12,7 @@ use marmota_store::private_file;
 use crate::objects::claim::time_text;
 use crate::objects::envelope::damaged;
 use crate::objects::segment::{self, SEGMENTS, SegmentBody, SegmentHead};
+use crate::objects::segment_reader::{FoundSegment, SegmentReader};
 use crate::objects::snapshot::{self, Manifest};
 use crate::objects::target::Target;
 
@@ -71,8 +72,9 @@ pub fn fetch(url: &str, point: RestorePoint, file: &Path) -> Result<RestoredRepl
         return Err(damaged(&segment::object_name(manifest.ends_with), "it is missing"));
     }
     let mut is_reached = false;
+    let mut segments = SegmentReader::default();
     for index in manifest.begins_after + 1..=last {
-        let (head, body) = read_segment(&target, index)?;
+        let FoundSegment { head, body, .. } = segments.require(&target, index)?;
         check(&head, &restored, &manifest)?;
         // Before its end a snapshot is not a state that the database had.
         let commits = match index <= manifest.ends_with {
@@ -137,13 +139,6 @@ fn segments_after(target: &Target, index: u64) -> Result<u64> {
     let after = segment::file_name(index);
     let listed = target.list(SEGMENTS, Some(&after))?;
     Ok(listed.iter().rev().find_map(|object| object.name.parse().ok()).unwrap_or(index))
-}
-
-/// Reads a segment.
-pub(crate) fn read_segment(target: &Target, index: u64) -> Result<(SegmentHead, SegmentBody)> {
-    let name = segment::object_name(index);
-    let object = target.get(&name)?.ok_or_else(|| damaged(&name, "it is missing"))?;
-    segment::decode(index, &object)
 }
 
 /// Checks that a segment follows what was restored so far.

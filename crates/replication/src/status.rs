@@ -21,6 +21,8 @@ pub struct ReplicationStatus {
     pub bytes: u64,
     /// The number of segments that were written or applied.
     pub segments: u64,
+    /// The number of segments that were merged into larger objects.
+    pub merged: u64,
     /// The last error of the target, until a request succeeds again.
     pub error: Option<String>,
 }

@@ -153,8 +153,8 @@ impl Sqlite {
         })
     }
 
-    /// Prevents the engine's own thread from leading groups (even if the disk is slow) and from
-    /// syncing relaxed writes. The order of events then depends on the callers only, for
+    /// Prevents the engine's own threads from leading groups and executing writes (even if the disk
+    /// is slow), and from syncing relaxed writes. The order of events then depends on the callers only, for
     /// reproducible runs. The returned function syncs relaxed writes to the disk, unless a
     /// transaction is open.
     #[cfg(feature = "simulated-disk")]

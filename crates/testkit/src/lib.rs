@@ -4,7 +4,8 @@
 //!   answer.
 //! - [`prove()`] writes rows of your models to a SQLite file, cuts the power at many places, and
 //!   checks that no acknowledged write is lost.
-//! - [`feed_difference`] compares the change feed of a database with its tables.
+//! - [`feed_difference`] compares the change feed of a database with its tables; [`FeedReplay`] does so
+//!   over restarts.
 //! - [`mod@conformance`] is the suite of tests that every engine passes.
 #![forbid(unsafe_code)]
 
@@ -15,6 +16,6 @@ mod prove;
 mod random_row;
 mod stress;
 
-pub use feed_check::feed_difference;
+pub use feed_check::{FeedReplay, feed_difference};
 pub use prove::{Prove, ProveReport, prove};
 pub use stress::{Stress, StressReport, stress};

@@ -11,7 +11,7 @@
 //!
 //! | route | what it shows |
 //! |---|---|
-//! | `/metrics` | `marmota_replication_lag_seconds`, `_epoch`, `_segment`, `_segments_total`, `_bytes_total`, `_failing` |
+//! | `/metrics` | `marmota_replication_lag_seconds`, `_epoch`, `_segment`, `_segments_total`, `_bytes_total`, `_merged_total`, `_failing` |
 //! | `/api/-/statistics` | the section `replication`, with the last error |
 //! | `/readyz` | 503 while the lag of a replica is above `--replica-lag-max-ms` |
 //!
@@ -64,6 +64,10 @@ pub(super) struct Replicate {
     #[arg(long, value_name = "DAYS", default_value_t = 7, requires = "replicate_to",
           value_parser = clap::value_parser!(u64).range(1..))]
     replica_retention_days: u64,
+    /// The age after which small segments in the target are merged into larger objects, in minutes;
+    /// 0: never
+    #[arg(long, value_name = "MINUTES", default_value_t = 60, requires = "replicate_to")]
+    replica_merge_minutes: u64,
     /// Serves a read-only replica of the database in this target; --db names the replica's file
     #[arg(long, value_name = "URL", conflicts_with = "replicate_to")]
     replica_of: Option<String>,
@@ -93,10 +97,15 @@ impl Replicate {
                 _ => ReplicationMode::Async,
             };
             let hours = |hours: u64| Duration::from_secs(hours.saturating_mul(3_600));
+            let merge_after = match self.replica_merge_minutes {
+                0 => Duration::MAX,
+                minutes => Duration::from_secs(minutes.saturating_mul(60)),
+            };
             let options = ReplicationOptions::default()
                 .mode(mode)
                 .window(Duration::from_millis(self.replicate_window_ms))
                 .sync_deadline(Duration::from_millis(self.replicate_deadline_ms))
+                .merge_after(merge_after)
                 .snapshot_interval(hours(self.snapshot_hours))
                 .retention(hours(self.replica_retention_days.saturating_mul(24)));
             return Replicator::new(target, options).map(Replication::Primary);
@@ -149,6 +158,7 @@ impl Replication {
             add("segment", "gauge", status.index as f64);
             add("segments_total", "counter", status.segments as f64);
             add("bytes_total", "counter", status.bytes as f64);
+            add("merged_total", "counter", status.merged as f64);
             add("failing", "gauge", f64::from(u8::from(status.error.is_some())));
         });
     }
@@ -174,6 +184,7 @@ impl Replication {
             "lag_ms": status.lag_ms,
             "segments": status.segments,
             "bytes": status.bytes,
+            "merged": status.merged,
             "error": status.error,
         })
     }

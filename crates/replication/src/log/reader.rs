@@ -73,6 +73,11 @@ impl LogReader {
         }
     }
 
+    /// Goes to the place before the first log.
+    pub(crate) fn leave(&mut self) {
+        (self.head, self.frames, self.checksum) = (None, 0, [0, 0]);
+    }
+
     /// Returns the position.
     pub(crate) fn position(&self) -> Option<LogPosition> {
         let head = self.head?;

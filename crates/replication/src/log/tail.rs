@@ -89,6 +89,8 @@ pub(crate) struct Tail {
     is_at_start: bool,
     /// The number of pages of the log when its content was last moved to the file.
     checkpointed: Option<u32>,
+    /// True once it reads the log after a segment.
+    is_started: bool,
     /// True if pages are missing, so that a new chain has to begin.
     is_broken: bool,
     /// The number of the last commit in the change feed.
@@ -98,6 +100,8 @@ pub(crate) struct Tail {
     waited_at: u32,
     /// The end of a commit that was read, but not reported yet, and since when.
     unreported: Option<(u32, Instant)>,
+    /// The end of the log when the database was opened: the commits up to there are never reported.
+    opened_at: Option<LogPosition>,
 }
 
 /// The content of the next segment.
@@ -112,10 +116,16 @@ pub(crate) struct Taken {
 }
 
 impl Tail {
-    /// Creates a tail that reads nothing until it is started.
-    pub(crate) fn new(reader: LogReader, log_bytes_max: u64) -> Self {
-        Self {
+    /// Creates a tail that reads nothing until it is started, before the first commit to the database
+    /// that was opened.
+    pub(crate) fn new(mut reader: LogReader, log_bytes_max: u64) -> io::Result<Self> {
+        reader.begin()?;
+        reader.read(|_| Took::More)?;
+        let opened_at = reader.position();
+        reader.leave();
+        Ok(Self {
             reader,
+            opened_at,
             pending: SegmentBody::default(),
             log: None,
             next_index: 0,
@@ -123,16 +133,17 @@ impl Tail {
             log_began_after: 0,
             is_at_start: false,
             checkpointed: None,
-            is_broken: true,
+            is_started: false,
+            is_broken: false,
             number: 0,
             log_bytes_max,
             waited_at: 0,
             unreported: None,
-        }
+        })
     }
 
     /// Continues after a segment, at a position of the log. Returns false if the log does not have
-    /// it. A log that was begun again once since is read from its beginning: a log is begun again
+    /// it, or not all before it: a power cut may have kept a later page, but not an earlier one. A log that was begun again once since is read from its beginning: a log is begun again
     /// only after all of it was in the target.
     pub(crate) fn resume(
         &mut self,
@@ -141,7 +152,14 @@ impl Tail {
         number: u64,
         at: &LogPosition,
     ) -> io::Result<bool> {
+        if self.is_broken {
+            return Ok(false);
+        }
         if self.reader.resume(at)? {
+            let end = self.opened_at.filter(|end| end.salts == at.salts);
+            if end.is_some_and(|end| end.frames < at.frames) {
+                return Ok(false);
+            }
             self.set(index, chain, number);
             // The log may have begun in any earlier segment of the chain.
             self.log_began_after = chain.saturating_sub(1);
@@ -163,7 +181,7 @@ impl Tail {
         chain: u64,
         number: u64,
     ) -> io::Result<bool> {
-        if self.reader.look()? != Log::Missing {
+        if self.is_broken || self.reader.look()? != Log::Missing {
             return Ok(false);
         }
         self.set(index, chain, number);
@@ -186,7 +204,7 @@ impl Tail {
         self.is_at_start = false;
         self.checkpointed = None;
         self.waited_at = 0;
-        self.is_broken = false;
+        (self.is_started, self.is_broken) = (true, false);
     }
 
     /// Returns true if pages are missing.
@@ -228,7 +246,7 @@ impl Tail {
         bytes_max: usize,
         is_writer: bool,
     ) -> io::Result<bool> {
-        if self.is_broken {
+        if self.is_broken || !self.is_started {
             return Ok(true);
         }
         match self.reader.look()? {
@@ -258,9 +276,12 @@ impl Tail {
         let now = Timestamp::now().micros();
         let salt = self.reader.position().map_or(0, |at| at.salts[0]);
         let unreported = &mut self.unreported;
+        let never_reported =
+            self.opened_at.filter(|end| end.salts[0] == salt).map(|end| end.frames);
         let all = self.reader.read(|commit| {
             let note = note_of(&mut notes.lock(), salt, commit.frames);
-            if note.is_none() && !is_writer {
+            let may_be_reported = never_reported.is_none_or(|end| commit.frames > end);
+            if note.is_none() && !is_writer && may_be_reported {
                 let since = match unreported {
                     Some((frames, since)) if *frames == commit.frames => *since,
                     _ => unreported.insert((commit.frames, Instant::now())).1,
@@ -292,6 +313,14 @@ impl Tail {
     /// overwritten. `in_target` is the number of the last segment that is in the target.
     pub(crate) fn before_checkpoint(&mut self, notes: &Notes, in_target: u64) -> Checkpoint {
         if self.is_broken {
+            return Checkpoint::Allowed;
+        }
+        if !self.is_started {
+            // It is not known yet what the target has.
+            if self.reader.log_bytes() < self.log_bytes_max {
+                return Checkpoint::Refused { length: LogLength::Short };
+            }
+            self.give_up(notes, "the target could not be reached since the start");
             return Checkpoint::Allowed;
         }
         match self.capture_up_to(notes, PENDING_BYTES_MAX, true) {

@@ -4,6 +4,7 @@ use marmota_model::{Error, ErrorKind, Result, Timestamp};
 
 use crate::objects::envelope::Encoding;
 use crate::objects::segment::{self, FORMAT, SEGMENTS, SegmentBody, SegmentHead};
+use crate::objects::segment_reader::SegmentReader;
 use crate::objects::target::Target;
 use crate::state_file::{Role, StateFile};
 
@@ -51,9 +52,7 @@ pub(crate) fn last_index(target: &Target) -> Result<u64> {
 pub(crate) fn head_of(target: &Target, index: u64) -> Result<SegmentHead> {
     match target.get(&segment::object_name(index))? {
         Some(object) => segment::decode_head(index, &object),
-        None => {
-            Err(crate::objects::envelope::damaged(&segment::object_name(index), "it is missing"))
-        }
+        None => SegmentReader::default().require(target, index).map(|found| found.head),
     }
 }
 

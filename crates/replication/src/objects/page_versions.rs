@@ -1,5 +1,5 @@
 //! Pages of a segment, of which a later version of a page is written as its differences from the
-//! version before it in the same segment.
+//! version before it in the same segment, or in the segments before it in the same object.
 //!
 //! A small transaction changes some hundred bytes of a page, and the log has the whole page. The
 //! differences are found at the speed of memory, and leave little to compress.
@@ -17,13 +17,44 @@ const GAP_UNITS_MAX: usize = 1;
 const RUN_HEAD_BYTES: usize = 4;
 const LENGTH_BYTES: usize = 4;
 
+/// The last version of each page in the segments before, of an object with several.
+#[derive(Debug, Default)]
+pub(crate) struct KnownPages(HashMap<u32, Box<[u8]>>);
+
+impl KnownPages {
+    /// Adds the pages of a segment, of which the last version counts.
+    pub(crate) fn add(&mut self, numbers: &[u32], pages: &[u8], page_bytes: usize) {
+        for (number, page) in numbers.iter().zip(pages.chunks_exact(page_bytes.max(1))) {
+            match self.0.get_mut(number) {
+                Some(known) => known.copy_from_slice(page),
+                None => drop(self.0.insert(*number, page.into())),
+            }
+        }
+    }
+
+    /// Returns the number of pages.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn get(&self, number: u32) -> Option<&[u8]> {
+        self.0.get(&number).map(|page| &**page)
+    }
+}
+
 /// Appends the pages to `bytes`. `numbers` has the number of each page.
-pub(crate) fn encode(numbers: &[u32], pages: &[u8], page_bytes: usize, bytes: &mut Vec<u8>) {
+pub(crate) fn encode(
+    known: &KnownPages,
+    numbers: &[u32],
+    pages: &[u8],
+    page_bytes: usize,
+    bytes: &mut Vec<u8>,
+) {
     let mut last: HashMap<u32, &[u8]> = HashMap::new();
     for (number, page) in numbers.iter().zip(pages.chunks_exact(page_bytes.max(1))) {
         let begin = bytes.len();
         bytes.extend_from_slice(&[0; LENGTH_BYTES]);
-        let is_short = match last.insert(*number, page) {
+        let is_short = match last.insert(*number, page).or_else(|| known.get(*number)) {
             Some(before) => append_runs(before, page, bytes),
             None => false,
         };
@@ -75,7 +106,12 @@ fn next_run(before: &[u8], page: &[u8], from: usize) -> Option<Range<usize>> {
 }
 
 /// Decodes the pages; `None` if the bytes are not those of pages with these numbers.
-pub(crate) fn decode(numbers: &[u32], mut bytes: &[u8], page_bytes: usize) -> Option<Vec<u8>> {
+pub(crate) fn decode(
+    known: &KnownPages,
+    numbers: &[u32],
+    mut bytes: &[u8],
+    page_bytes: usize,
+) -> Option<Vec<u8>> {
     let mut pages: Vec<u8> = Vec::new();
     let mut last: HashMap<u32, usize> = HashMap::new();
     for number in numbers {
@@ -87,8 +123,12 @@ pub(crate) fn decode(numbers: &[u32], mut bytes: &[u8], page_bytes: usize) -> Op
             pages.extend_from_slice(encoded);
             continue;
         }
-        let before = before?;
-        pages.extend_from_within(before..before + page_bytes);
+        match before {
+            Some(before) => pages.extend_from_within(before..before + page_bytes),
+            None => {
+                pages.extend_from_slice(known.get(*number).filter(|p| p.len() == page_bytes)?);
+            }
+        }
         apply_runs(encoded, &mut pages[begin..])?;
     }
     bytes.is_empty().then_some(pages)
@@ -113,8 +153,8 @@ mod tests {
 
     fn encoded(numbers: &[u32], pages: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::new();
-        encode(numbers, pages, PAGE, &mut bytes);
-        assert_eq!(decode(numbers, &bytes, PAGE).as_deref(), Some(pages));
+        encode(&KnownPages::default(), numbers, pages, PAGE, &mut bytes);
+        assert_eq!(decode(&KnownPages::default(), numbers, &bytes, PAGE).as_deref(), Some(pages));
         bytes
     }
 
@@ -154,7 +194,24 @@ mod tests {
     }
 
     #[test]
+    fn a_version_is_written_as_its_differences_from_an_earlier_segment() {
+        let first: Vec<u8> = (0..PAGE as u8).collect();
+        let mut second = first.clone();
+        second[9] = 255;
+        let mut known = KnownPages::default();
+        known.add(&[7, 7], &[&second[..], &first].concat(), PAGE);
+        assert_eq!(known.len(), 1);
+        let mut bytes = Vec::new();
+        encode(&known, &[7], &second, PAGE, &mut bytes);
+        assert_eq!(bytes.len(), LENGTH_BYTES + RUN_HEAD_BYTES + UNIT);
+        assert_eq!(decode(&known, &[7], &bytes, PAGE), Some(second));
+        assert_eq!(decode(&KnownPages::default(), &[7], &bytes, PAGE), None);
+    }
+
+    #[test]
     fn damaged_bytes_are_refused_without_a_panic() {
+        let decode =
+            |numbers: &[u32], bytes: &[u8], _| decode(&KnownPages::default(), numbers, bytes, PAGE);
         let pages = [[1; PAGE], [2; PAGE]].concat();
         let bytes = encoded(&[1, 1], &pages);
         assert_eq!(decode(&[1], &bytes, PAGE), None);

@@ -9,10 +9,11 @@
 
 use marmota_model::Result;
 use serde::{Deserialize, Serialize};
+use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::objects::envelope::{self, Encoding, damaged};
 use crate::objects::log_position::LogPosition;
-use crate::objects::page_versions;
+use crate::objects::page_versions::{self, KnownPages};
 
 /// The format of segments that this program writes.
 pub(crate) const FORMAT: u32 = 2;
@@ -77,8 +78,19 @@ pub(crate) struct CommitEntry {
 
 const ENTRY_BYTES: usize = 24;
 
+impl CommitEntry {
+    fn to_bytes(self) -> [u8; ENTRY_BYTES] {
+        let mut bytes = [0; ENTRY_BYTES];
+        bytes[..8].copy_from_slice(&self.time_us.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.number.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.pages_end.to_le_bytes());
+        bytes[20..].copy_from_slice(&self.database_pages.to_le_bytes());
+        bytes
+    }
+}
+
 /// The commits of a segment.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SegmentBody {
     pub(crate) commits: Vec<CommitEntry>,
     /// The numbers of the pages.
@@ -88,23 +100,41 @@ pub(crate) struct SegmentBody {
 }
 
 impl SegmentBody {
-    fn encode(&self, page_bytes: u32) -> Vec<u8> {
+    /// Returns a checksum of the commits and the pages.
+    pub(crate) fn checksum(&self) -> u64 {
+        let mut hasher = Xxh3Default::new();
+        for commit in &self.commits {
+            hasher.update(&commit.to_bytes());
+        }
+        for number in &self.numbers {
+            hasher.update(&number.to_le_bytes());
+        }
+        hasher.update(&self.pages);
+        hasher.digest()
+    }
+
+    /// Encodes the body. `known` has the pages of the segments before it in the same object.
+    pub(crate) fn encode(&self, page_bytes: u32, known: &KnownPages) -> Vec<u8> {
         let (entries, numbers) = (self.commits.len() * ENTRY_BYTES, self.numbers.len() * 4);
         let mut bytes = Vec::with_capacity(entries + numbers + self.pages.len() / 4);
         for commit in &self.commits {
-            bytes.extend_from_slice(&commit.time_us.to_le_bytes());
-            bytes.extend_from_slice(&commit.number.to_le_bytes());
-            bytes.extend_from_slice(&commit.pages_end.to_le_bytes());
-            bytes.extend_from_slice(&commit.database_pages.to_le_bytes());
+            bytes.extend_from_slice(&commit.to_bytes());
         }
         for number in &self.numbers {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
-        page_versions::encode(&self.numbers, &self.pages, page_bytes as usize, &mut bytes);
+        let page_bytes = page_bytes as usize;
+        page_versions::encode(known, &self.numbers, &self.pages, page_bytes, &mut bytes);
         bytes
     }
 
-    fn decode(name: &str, head: &SegmentHead, bytes: &[u8]) -> Result<Self> {
+    /// Decodes a body. `name` is that of the object, for errors.
+    pub(crate) fn decode(
+        name: &str,
+        head: &SegmentHead,
+        known: &KnownPages,
+        bytes: &[u8],
+    ) -> Result<Self> {
         let (commits, pages) = (head.commits as usize, head.pages as usize);
         let ends = commits * ENTRY_BYTES;
         let begins = ends + pages * 4;
@@ -125,7 +155,7 @@ impl SegmentBody {
         body.numbers
             .extend(bytes[ends..begins].chunks_exact(4).map(|n| u32::from_le_bytes(field(n, 0))));
         body.pages =
-            page_versions::decode(&body.numbers, &bytes[begins..], head.page_bytes as usize)
+            page_versions::decode(known, &body.numbers, &bytes[begins..], head.page_bytes as usize)
                 .ok_or_else(|| damaged(name, "its pages do not fit its head"))?;
         let mut end = 0;
         for commit in &body.commits {
@@ -149,7 +179,7 @@ fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 
 /// Encodes a segment. The counts, the encoding and the length of the head are set here.
 pub(crate) fn encode(mut head: SegmentHead, body: &SegmentBody) -> Result<Vec<u8>> {
-    let bytes = body.encode(head.page_bytes);
+    let bytes = body.encode(head.page_bytes, &KnownPages::default());
     (head.commits, head.pages) = (body.commits.len() as u32, body.numbers.len() as u32);
     head.body_bytes = bytes.len() as u64;
     let (encoding, packed) = envelope::pack(&bytes)?;
@@ -165,7 +195,7 @@ pub(crate) fn decode(index: u64, object: &[u8]) -> Result<(SegmentHead, SegmentB
     let name = object_name(index);
     let (head, packed) = open(index, object)?;
     let bytes = envelope::unpack(&name, head.encoding, packed, head.body_bytes)?;
-    let body = SegmentBody::decode(&name, &head, &bytes)?;
+    let body = SegmentBody::decode(&name, &head, &KnownPages::default(), &bytes)?;
     Ok((head, body))
 }
 
@@ -185,4 +215,46 @@ fn open(index: u64, object: &[u8]) -> Result<(SegmentHead, Vec<u8>)> {
         return Err(damaged(&name, &format!("it is segment {}", head.index)));
     }
     Ok((head, packed))
+}
+
+/// Returns a segment of two commits, for tests.
+#[cfg(test)]
+pub(crate) fn sample(index: u64, writer: &str) -> (SegmentHead, SegmentBody) {
+    let page_bytes = 512;
+    let page = |version: u64| {
+        let mut page = vec![7; page_bytes];
+        page[100..108].copy_from_slice(&version.to_le_bytes());
+        page[page_bytes - 1] = version as u8;
+        page
+    };
+    let commit = |at: u32| CommitEntry {
+        time_us: index as i64 * 1_000 + i64::from(at),
+        number: index * 2 + u64::from(at),
+        pages_end: at,
+        database_pages: 9,
+    };
+    let body = SegmentBody {
+        commits: vec![commit(1), commit(2)],
+        numbers: vec![1, 2 + index as u32 % 3],
+        pages: [page(index), page(index + 1)].concat(),
+    };
+    let head = SegmentHead {
+        format: FORMAT,
+        database: "a database".to_owned(),
+        epoch: 1,
+        writer: writer.to_owned(),
+        host: "a host".to_owned(),
+        index,
+        chain: 1,
+        begins_epoch: index == 1,
+        time_us: index as i64 * 1_000 + 2,
+        number: index * 2 + 2,
+        page_bytes: page_bytes as u32,
+        commits: 2,
+        pages: 2,
+        log: None,
+        encoding: Encoding::None,
+        body_bytes: 0,
+    };
+    (head, body)
 }

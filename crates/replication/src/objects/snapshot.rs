@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::objects::claim::EPOCHS;
 use crate::objects::envelope::{self, Encoding, damaged};
+use crate::objects::merged;
 use crate::objects::segment::{self, SEGMENTS};
 use crate::objects::target::Target;
 
@@ -145,13 +146,19 @@ pub(crate) fn delete_old(target: &Target, retention: Duration) -> Result<()> {
     let needed_after = needed_after.unwrap_or(kept.begins_after);
     let epochs: Vec<String> = target.list(EPOCHS, None)?.into_iter().map(|o| o.name).collect();
     let is_old = |name: &str| name.parse::<u64>().is_ok_and(|index| index <= needed_after);
-    for old in target.list(SEGMENTS, None)? {
+    let mut segments = target.list(SEGMENTS, None)?;
+    // Without the last one, the next number is unknown.
+    segments.pop();
+    for old in segments {
         if !is_old(&old.name) {
             break;
         }
         if !epochs.contains(&old.name) {
             target.delete(&segment::object_name(old.name.parse().unwrap_or(0)))?;
         }
+    }
+    for old in merged::ranges(target)?.iter().filter(|range| range.last <= needed_after) {
+        target.delete(&old.object_name())?;
     }
     Ok(())
 }

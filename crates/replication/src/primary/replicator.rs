@@ -5,6 +5,7 @@
 //!          before a checkpoint                    reads the rest of the log
 //!  thread: reads the log -> segment -> target     create if the number is free
 //!  thread: every day, or when pages were missed   snapshot: the file as it is
+//!  thread: every hour                             merges old segments
 //! ```
 
 use std::collections::VecDeque;
@@ -169,7 +170,7 @@ impl CommitSink for Replicator {
             Error::new(ErrorKind::Io, message).with_source(error)
         };
         let file = File::open(&path).map_err(io)?;
-        let tail = Tail::new(LogReader::new(&path), core.options.log_bytes_max);
+        let tail = Tail::new(LogReader::new(&path), core.options.log_bytes_max).map_err(io)?;
         let open = OpenDatabase { path: path.clone(), file, tail: Mutex::new(tail) };
         if core.open.set(open).is_err() {
             let message = "a replicator replicates one database: make another one for each store";
@@ -488,6 +489,22 @@ impl Core {
         self.state.lock().is_closing
     }
 
+    /// Returns true as long as the replicator does not end, and no other primary has taken over.
+    pub(crate) fn is_working(&self) -> bool {
+        let state = self.state.lock();
+        !state.is_closing && !matches!(state.refusal, Some(Refusal::Fenced(_)))
+    }
+
+    /// Returns the epoch of this primary.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.state.lock().status.epoch
+    }
+
+    /// Records that segments were merged.
+    pub(crate) fn note_merged(&self, segments: u64) {
+        self.state.lock().status.merged += segments;
+    }
+
     /// Records the result of the start.
     pub(crate) fn started(&self, result: Result<Identity>) {
         let mut state = self.state.lock();
@@ -562,21 +579,27 @@ impl Core {
         }
     }
 
-    /// Writes the state file of an open primary.
+    /// Writes the state file of an open primary. One that has not reached its target yet keeps what
+    /// the file has.
     pub(crate) fn write_state(&self, has_gap: bool) {
+        let Some(open) = self.open.get() else { return };
         let state = self.state.lock();
-        let (Some(open), Some(identity)) = (self.open.get(), &state.identity) else { return };
-        let file = StateFile {
-            role: Role::Primary,
-            database: identity.database.clone(),
-            epoch: identity.epoch,
-            index: state.status.index,
-            chain: state.chain,
-            has_gap,
-            closed: None,
+        let file = match &state.identity {
+            Some(identity) => Ok(Some(StateFile {
+                role: Role::Primary,
+                database: identity.database.clone(),
+                epoch: identity.epoch,
+                index: state.status.index,
+                chain: state.chain,
+                has_gap,
+                closed: None,
+            })),
+            None => StateFile::read(&open.path)
+                .map(|file| file.map(|file| StateFile { has_gap, closed: None, ..file })),
         };
         drop(state);
-        if let Err(error) = file.write(&open.path) {
+        let written = file.and_then(|file| file.map_or(Ok(()), |file| file.write(&open.path)));
+        if let Err(error) = written {
             log::error!("{error}");
         }
     }

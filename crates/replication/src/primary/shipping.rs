@@ -1,8 +1,7 @@
 //! The replicator's thread: claims the target, then writes segments and has snapshots made.
 
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use marmota_model::{Error, ErrorKind, Result, Timestamp};
 use marmota_store::backoff::Backoff;
@@ -13,6 +12,8 @@ use crate::objects::envelope::Encoding;
 use crate::objects::segment::{self, FORMAT, SegmentHead};
 use crate::objects::snapshot;
 use crate::objects::target::Target;
+use crate::primary::background::Task;
+use crate::primary::merging::merge_old;
 use crate::primary::replicator::{Core, OpenDatabase, ShippedSegment};
 use crate::primary::snapshots;
 use crate::state_file::{ClosedFile, Role, StateFile};
@@ -22,28 +23,49 @@ const PAUSE: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// The pause before the log is read again that has a commit which is not reported yet.
 const UNREPORTED_PAUSE: Duration = Duration::from_millis(5);
-/// The pause before a failed snapshot is tried again.
-const SNAPSHOT_PAUSE: Duration = Duration::from_secs(10);
+/// The shortest time between two executions of the merging, and the longest from the start to the
+/// first one.
+const MERGE_INTERVAL_MIN: Duration = Duration::from_millis(100);
+const FIRST_MERGE: Duration = Duration::from_secs(60);
 
 /// Replicates until the store is closed or another primary takes over.
 pub(crate) fn run(core: &Arc<Core>) {
     let Some(open) = core.open.get() else { return };
     let Some((target, identity, needs_snapshot)) = begin(core, open) else { return };
-    let mut snapshots = Snapshots {
-        due: needs_snapshot.then(Instant::now),
-        next: Instant::now() + core.options.snapshot_interval,
-        running: None,
-    };
+    let interval = core.options.snapshot_interval;
+    let first = if needs_snapshot { Duration::ZERO } else { interval };
+    let mut snapshots = Task::new("marmota-snapshot", with(core, snapshots::make), interval, first);
+    let age = core.options.merge_after;
+    let interval = age.max(MERGE_INTERVAL_MIN);
+    let first = if age == Duration::MAX { age } else { interval.min(FIRST_MERGE) };
+    let mut merging = Task::new("marmota-merge", with(core, merge), interval, first);
     while let Some(noted) = core.wait_for_work() {
         if let Err(error) = ship_all(core, open, &target, &identity, noted, &mut snapshots) {
             core.fence(&error);
             break;
         }
-        snapshots.work(core);
+        for failure in [snapshots.work(), merging.work()].into_iter().flatten() {
+            core.note_failure(&failure);
+        }
     }
-    if let Some(running) = snapshots.running {
-        let _ = running.join();
-    }
+    snapshots.join();
+    merging.join();
+}
+
+/// Returns a task with the state of the replicator.
+fn with(core: &Arc<Core>, work: fn(&Core) -> Result<()>) -> impl Fn() -> Result<()> + use<> {
+    let core = Arc::clone(core);
+    move || work(&core)
+}
+
+/// Merges the old segments of the target.
+fn merge(core: &Core) -> Result<()> {
+    let target = Target::open(&core.url, true)?;
+    let age = i64::try_from(core.options.merge_after.as_micros()).unwrap_or(i64::MAX);
+    let before_us = Timestamp::now().micros().saturating_sub(age);
+    let merged = merge_old(&target, core.epoch(), before_us, &mut || core.is_working())?;
+    core.note_merged(merged);
+    Ok(())
 }
 
 /// Claims the target and starts to read the log. Returns `None` if that is refused, or the
@@ -125,7 +147,7 @@ fn ship_all(
     target: &Target,
     identity: &Identity,
     noted: u64,
-    snapshots: &mut Snapshots,
+    snapshots: &mut Task,
 ) -> Result<()> {
     loop {
         let (all, taken) = {
@@ -137,7 +159,7 @@ fn ship_all(
                     core.note_failure(&Error::new(ErrorKind::Io, error.to_string()));
                     return Ok(());
                 }
-                snapshots.due = Some(Instant::now());
+                snapshots.hurry();
             }
             let all = tail.capture(&core.notes).unwrap_or_else(|error| {
                 tail.give_up(&core.notes, &error.to_string());
@@ -235,42 +257,5 @@ fn append(target: &Target, head: &SegmentHead, object: &[u8]) -> Result<()> {
 impl ShippedSegment {
     fn of(head: &SegmentHead, bytes: u64) -> Self {
         Self { index: head.index, chain: head.chain, time_us: head.time_us, bytes }
-    }
-}
-
-/// The snapshots of a replicator.
-struct Snapshots {
-    /// Set if one is needed now.
-    due: Option<Instant>,
-    /// The time of the next one.
-    next: Instant,
-    running: Option<JoinHandle<Result<()>>>,
-}
-
-impl Snapshots {
-    /// Starts a snapshot if it is time.
-    fn work(&mut self, core: &Arc<Core>) {
-        if let Some(running) = self.running.take_if(|running| running.is_finished()) {
-            match running.join() {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    core.note_failure(&error);
-                    self.due = Some(Instant::now() + SNAPSHOT_PAUSE);
-                }
-                Err(_) => self.due = Some(Instant::now() + SNAPSHOT_PAUSE),
-            }
-        }
-        let now = Instant::now();
-        let is_due = self.due.is_some_and(|due| due <= now) || self.next <= now;
-        if !is_due || self.running.is_some() {
-            return;
-        }
-        let of_thread = Arc::clone(core);
-        let thread = std::thread::Builder::new().name("marmota-snapshot".to_owned());
-        if let Ok(running) = thread.spawn(move || snapshots::make(&of_thread)) {
-            self.due = None;
-            self.next = now + core.options.snapshot_interval;
-            self.running = Some(running);
-        }
     }
 }

@@ -36,13 +36,18 @@ fn a_bucket_is_a_target() {
 fn replicates_to_the_bucket() {
     let (folder, url) = (folder(), "s3://backups/app");
     let path = folder.join("a.db");
-    let primary = Primary::open(&path, url, quick(), &plain()).unwrap();
+    let merging = quick().merge_after(Duration::ZERO);
+    let primary = Primary::open(&path, url, merging, &plain()).unwrap();
     let copy = folder.join("copy.db");
     // What was written before the end of the first snapshot cannot be restored by itself.
     wait_for("a snapshot", || restore_to(&copy, url, RestorePoint::Latest, &plain()).is_ok());
     for number in 0..50 {
         primary.insert(format!("note {number}"));
     }
+    wait_for("merged segments", || {
+        primary.insert("more");
+        primary.replicator.status().merged > 0
+    });
     let position = primary.store.position().unwrap();
     let there = bodies(&primary.store);
     primary.insert("last");

@@ -112,7 +112,10 @@ fn writes_until_killed() {
     let variable = |name| std::env::var(name).unwrap();
     let (target, round) = (variable("MARMOTA_TARGET"), variable("MARMOTA_ROUND"));
     let options = match &*variable("MARMOTA_MODE") {
-        "sync" => ReplicationOptions::default().mode(ReplicationMode::Sync),
+        // Merging all the time, so that kills interrupt it.
+        "sync" => {
+            ReplicationOptions::default().mode(ReplicationMode::Sync).merge_after(Duration::ZERO)
+        }
         _ => ReplicationOptions::default().window(WINDOW),
     };
     let primary =

@@ -7,6 +7,7 @@ mod database;
 mod encrypted;
 mod follow;
 mod kill;
+mod merging;
 mod other_processes;
 mod outage;
 mod restore;

@@ -43,6 +43,49 @@ fn an_outage_stops_nothing_in_async_mode_and_is_caught_up() {
 }
 
 #[test]
+fn what_an_outage_has_left_in_the_log_is_caught_up_at_once_after_a_restart() {
+    let place = Place::new();
+    let primary = place.primary("a.db", quick()).unwrap();
+    primary.insert("before");
+    primary.settle(&place);
+    block(&place);
+    (0..100).for_each(|number| primary.insert(format!("during {number}")));
+    primary.store.close().unwrap();
+    unblock(&place);
+    let segments = || std::fs::read_dir(place.path("target/segments")).unwrap().count();
+    let before = segments();
+    let primary = place.primary("a.db", quick()).unwrap();
+    primary.insert("after");
+    primary.settle(&place);
+    // Not one for each commit: those are never reported by the engine, and not waited for.
+    assert!(segments() <= before + 3, "{} segments more", segments() - before);
+    assert_eq!(place.restored(RestorePoint::Latest).unwrap(), bodies(&primary.store));
+    assert_eq!(snapshots(&place.url), 1);
+}
+
+#[test]
+fn an_outage_at_the_start_loses_nothing_of_the_log() {
+    let place = Place::new();
+    let primary = place.primary("a.db", quick()).unwrap();
+    primary.insert("before");
+    primary.settle(&place);
+    block(&place);
+    primary.insert("only in the log");
+    primary.store.close().unwrap();
+    // It starts without the target, and would begin its log again.
+    let primary = place.primary("a.db", quick()).unwrap();
+    for round in 0..10 {
+        let notes: Vec<_> =
+            (0..250).map(|number| note(format!("{round}:{number}{}", "o".repeat(4_000)))).collect();
+        primary.store.insert_many(&notes).run().unwrap();
+    }
+    unblock(&place);
+    primary.settle(&place);
+    assert_eq!(place.restored(RestorePoint::Latest).unwrap(), bodies(&primary.store));
+    assert_eq!(snapshots(&place.url), 1);
+}
+
+#[test]
 fn an_outage_longer_than_the_log_may_grow_ends_with_a_snapshot() {
     let place = Place::new();
     let options = quick().log_bytes_max(8 << 20);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use marmota_model::{ErrorKind, Timestamp};
 use marmota_replication::{ReplicationOptions, RestorePoint};
 
-use crate::database::{Note, Place, bodies, note, snapshots};
+use crate::database::{Note, Place, bodies, note, snapshots, wait_for};
 
 fn quick() -> ReplicationOptions {
     ReplicationOptions::default().window(Duration::from_millis(40))
@@ -80,6 +80,37 @@ fn checkpoints_and_large_transactions_lose_no_page() {
     primary.insert("after");
     primary.settle(&place);
     assert_eq!(place.restored(RestorePoint::Latest).unwrap(), bodies(&primary.store));
+}
+
+#[test]
+fn a_log_that_a_power_cut_has_torn_is_not_continued() {
+    let place = Place::new();
+    let primary = place.primary("a.db", quick()).unwrap();
+    primary.settle(&place);
+    for number in 0..20 {
+        primary.insert(format!("note {number}"));
+    }
+    primary.settle(&place);
+    // What the disk has after the power cut: the end of the log, but not all before it.
+    for suffix in ["", "-wal", "-replication.json"] {
+        let of = |name: &str| place.path(&format!("{name}{suffix}"));
+        std::fs::copy(of("a.db"), of("b.db")).unwrap();
+    }
+    let mut log = std::fs::read(place.path("b.db-wal")).unwrap();
+    let third_last_page = log.len() - 3 * (4_096 + 24) + 100;
+    log[third_last_page] ^= 1;
+    std::fs::write(place.path("b.db-wal"), log).unwrap();
+    let torn = place.primary("b.db", quick()).unwrap();
+    assert!(bodies(&torn.store).len() < 20);
+    torn.insert("after the power cut");
+    torn.settle(&place);
+    let there = bodies(&torn.store);
+    wait_for("a new snapshot", || {
+        place.restored(RestorePoint::Latest).is_ok_and(|restored| restored == there)
+    });
+    torn.insert("and more");
+    torn.settle(&place);
+    assert_eq!(place.restored(RestorePoint::Latest).unwrap(), bodies(&torn.store));
 }
 
 /// Returns the objects of a folder of the target, in order.

@@ -24,6 +24,6 @@ impl LoggedDatabase for LoggedFile {
 
     fn replace_pages(&self, fill: &mut FillPages<'_>) -> Result<()> {
         let shared = self.shared.upgrade().ok_or_else(closed)?;
-        shared.with_executor(|executor| executor.replace_pages(fill))
+        shared.with_open_executor(|executor| executor.replace_pages(fill))
     }
 }

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::Durability;
@@ -34,6 +34,8 @@ pub(crate) type Reader = Mutex<Option<Executor>>;
 
 /// The longest time that closing waits for a running read.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The longest wait for the writing connection before it is checked whether the engine is closed.
+const CLOSING_PAUSE: Duration = Duration::from_millis(20);
 /// The most connections kept for reads without a session.
 const SPARE_READERS_MAX: usize = 8;
 /// The state that an engine shares with its sessions.
@@ -164,6 +166,24 @@ impl Shared {
         run: impl FnOnce(&mut Executor) -> Result<T>,
     ) -> Result<T> {
         let mut guard = self.writer.lock_within(self.busy_timeout()).ok_or_else(busy)?;
+        guard.executor().ok_or_else(closed)?.blocking(run)
+    }
+
+    /// Like [`Self::with_executor`], but fails soon once the engine is being closed: the closing
+    /// thread has the connection, and may wait for this one.
+    pub(crate) fn with_open_executor<T>(
+        &self,
+        run: impl FnOnce(&mut Executor) -> Result<T>,
+    ) -> Result<T> {
+        let until = Instant::now() + self.busy_timeout();
+        let mut guard = loop {
+            match self.writer.lock_within(CLOSING_PAUSE) {
+                Some(guard) => break guard,
+                None if self.is_closed() => return Err(closed()),
+                None if Instant::now() >= until => return Err(busy()),
+                None => {}
+            }
+        };
         guard.executor().ok_or_else(closed)?.blocking(run)
     }
 

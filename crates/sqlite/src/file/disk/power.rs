@@ -118,6 +118,24 @@ impl PowerCut {
         Self { files: HashMap::new(), dice: Dice(seed.max(1)) }
     }
 
+    /// Returns a disk on which the files of a folder are durable.
+    ///
+    /// # Errors
+    /// The system's error for the folder.
+    pub fn holding(seed: u64, folder: &Path) -> io::Result<Self> {
+        let mut disk = Self::new(seed);
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            if entry.file_type()?.is_file() {
+                let bytes = std::fs::read(entry.path())?;
+                let (safe, cached) = (Some(bytes.clone()), Some(bytes));
+                let file = File { safe, cached, is_linked: true, ..File::default() };
+                disk.files.insert(entry.file_name().to_string_lossy().into_owned(), file);
+            }
+        }
+        Ok(disk)
+    }
+
     /// Applies one event of a record.
     pub fn go_on(&mut self, event: &DiskEvent) {
         let Self { files, dice } = self;
