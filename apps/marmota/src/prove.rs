@@ -14,13 +14,14 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use marmota::command::clap::{self, ArgMatches, Args, FromArgMatches};
-use marmota::command::{Done, complain, report};
+use marmota::command::{Done, JsonOutput, complain, report};
 use marmota::remote::{Remote, Service};
 use marmota::sqlite::disk::{Disk, DiskEvent, DiskFault, PowerCut, integrity};
 use marmota::sqlite::{Location, Sqlite, SqliteOptions};
 use marmota::store::change::ChangeRetention;
 use marmota::store::{Durability, Store};
 use marmota_testkit::feed_difference;
+use serde_json::json;
 
 use self::client::{Client, Shared};
 use self::history::{ACCOUNTS, Account, BALANCE, COUNTER, Fate, History};
@@ -52,6 +53,8 @@ struct Prove {
     /// Put this fault into the engine, which the run must detect
     #[arg(long, hide = true, value_parser = fault)]
     plant: Option<DiskFault>,
+    #[command(flatten)]
+    output: JsonOutput,
 }
 
 fn fault(name: &str) -> Result<DiskFault, String> {
@@ -85,22 +88,35 @@ struct Proof {
 /// differs.
 pub(crate) fn run(matches: &ArgMatches) -> Done {
     let prove = Prove::from_arg_matches(matches)?;
-    report(" seed  requests  acknowledged  refused  unknown  power cuts  digest")?;
+    let line = |line: std::fmt::Arguments<'_>| match prove.output.is_json() {
+        true => Ok(()),
+        false => report(line),
+    };
+    line(format_args!(" seed  requests  acknowledged  refused  unknown  power cuts  digest"))?;
     let mut tally = Tally::default();
     for seed in (0..u64::from(prove.seeds)).map(|more| prove.seed.wrapping_add(more)) {
-        let line = Line::new(format!("seed {seed}"), u64::from(prove.cuts) + 1);
-        let proof = prove.seed(seed, &line)?;
-        drop(line);
+        let progress = Line::new(format!("seed {seed}"), u64::from(prove.cuts) + 1);
+        let proof = prove.seed(seed, &progress)?;
+        drop(progress);
         let count = |is: fn(&Fate) -> bool| proof.history.count(is);
-        report(format_args!(
-            "{seed:>5}  {:>8}  {:>12}  {:>7}  {:>7}  {:>10}  {:016x}",
-            count(|_| true) as u64 + proof.history.read,
-            count(|fate| matches!(fate, Fate::Done(_))),
-            count(|fate| *fate == Fate::Refused),
-            count(|fate| *fate == Fate::Unknown),
-            proof.cuts,
-            proof.digest,
+        let requests = count(|_| true) as u64 + proof.history.read;
+        let acknowledged = count(|fate| matches!(fate, Fate::Done(_)));
+        let refused = count(|fate| *fate == Fate::Refused);
+        let unknown = count(|fate| *fate == Fate::Unknown);
+        let (cuts, digest) = (proof.cuts, format!("{:016x}", proof.digest));
+        line(format_args!(
+            "{seed:>5}  {requests:>8}  {acknowledged:>12}  {refused:>7}  {unknown:>7}  {cuts:>10}  \
+             {digest}"
         ))?;
+        tally.runs.push(json!({
+            "seed": seed,
+            "requests": requests,
+            "acknowledged": acknowledged,
+            "refused": refused,
+            "unknown": unknown,
+            "power_cuts": cuts,
+            "digest": digest,
+        }));
         let first = seed == prove.seed;
         let mut found = proof.tally;
         if first {
@@ -108,19 +124,22 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
             let differs = || format!("a second run of the same seed has the digest {again:016x}");
             found.check(1, (again != proof.digest).then(differs));
         }
-        for fault in &found.faults {
-            complain(format_args!("  seed {seed}: {fault}"));
+        for fault in &mut found.faults {
+            *fault = format!("seed {seed}: {fault}");
         }
-        if found.failed > 0 {
-            let Prove { clients, steps, cuts, .. } = prove;
-            complain(format_args!(
-                "  again: marmota prove --seed {seed} --seeds 1 --clients {clients} --steps {steps} \
-                 --cuts {cuts}"
-            ));
+        if !prove.output.is_json() {
+            found.faults.iter().for_each(|fault| complain(format_args!("  {fault}")));
+            if found.failed > 0 {
+                let Prove { clients, steps, cuts, .. } = prove;
+                complain(format_args!(
+                    "  again: marmota prove --seed {seed} --seeds 1 --clients {clients} --steps \
+                     {steps} --cuts {cuts}"
+                ));
+            }
         }
         tally.add(found);
     }
-    report(format_args!("{} assertions passed, {} failed", tally.passed, tally.failed))?;
+    prove.output.report(|| tally.json(), || tally.to_string())?;
     Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
