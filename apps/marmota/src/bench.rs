@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use marmota::command::Done;
 use marmota::command::clap::{self, ArgMatches, Args, FromArgMatches, Subcommand};
+use marmota::command::{Done, JsonOutput};
 
 use engine::Engine;
 use report::Report;
@@ -50,9 +50,8 @@ struct Orm {
     /// Folder of the database files, on the disk to measure
     #[arg(long, value_name = "PATH")]
     folder: Option<PathBuf>,
-    /// Also write the report to this file as JSON
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    output: JsonOutput,
 }
 
 /// A part of the report.
@@ -100,11 +99,8 @@ impl Orm {
         if has(Part::Json) {
             report.json = Some(json::list_of_rows(&folder.0)?);
         }
-        marmota::command::report(&report)?;
-        if let Some(path) = &self.json {
-            std::fs::write(path, serde_json::to_vec_pretty(&report)?)
-                .map_err(|error| format!("{} cannot be written: {error}", path.display()))?;
-        }
+        let json = serde_json::to_value(&report)?;
+        self.output.report(|| json, || report.to_string())?;
         Ok(ExitCode::SUCCESS)
     }
 

@@ -16,6 +16,10 @@ use marmota::command::Command;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    program().run()
+}
+
+fn program() -> Command {
     Command::new(demo::models)
         .about("Serves the tables of app.toml as REST, or a demonstration without that file")
         .version(env!("CARGO_PKG_VERSION"))
@@ -26,7 +30,6 @@ fn main() -> ExitCode {
         .subcommand(bench::command(), bench::run)
         .subcommand(stress::command(), stress::run)
         .subcommand(prove::command(), prove::run)
-        .run()
 }
 
 fn greeting(url: &str) -> String {
@@ -38,4 +41,51 @@ fn greeting(url: &str) -> String {
          curl --get {url}/api/person \
          --data-urlencode \"filter=last_name ~ 'cur' and year_of_death > 1930\""
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use marmota::command::clap;
+
+    /// The subcommands without `--json`, and what they print instead.
+    const WITHOUT_JSON: [(&str, &str); 7] = [
+        ("serve", "a server; `--log-format json` has its log"),
+        ("mcp", "the protocol, which is JSON"),
+        ("completions", "a script for a shell"),
+        ("man", "a manual page"),
+        ("export", "rows in the format of `--format`"),
+        ("schema export", "a file in the format of `--format`"),
+        ("schema json-schema", "a JSON Schema"),
+    ];
+
+    /// Calls a function for each subcommand that has no further ones.
+    fn for_each(command: &clap::Command, path: &str, found: &mut dyn FnMut(&str, &clap::Command)) {
+        for one in command.get_subcommands() {
+            let path = format!("{path} {}", one.get_name());
+            match one.has_subcommands() {
+                true => for_each(one, &path, found),
+                false => found(path.trim_start(), one),
+            }
+        }
+    }
+
+    #[test]
+    fn each_subcommand_prints_json_or_has_a_reason() {
+        let mut without = Vec::new();
+        let mut count = 0;
+        for_each(&super::program().parser("marmota"), "", &mut |path, command| {
+            count += 1;
+            match command.get_arguments().find(|argument| argument.get_long() == Some("json")) {
+                None => without.push(path.to_owned()),
+                Some(json) => {
+                    assert!(!json.get_action().takes_values(), "{path}: --json is a flag")
+                }
+            }
+        });
+        assert!(count > 40, "{count} subcommands");
+        without.sort();
+        let mut expected = WITHOUT_JSON.map(|(path, _)| path);
+        expected.sort_unstable();
+        assert_eq!(without, expected, "a subcommand flattens `JsonOutput`, or is in the list");
+    }
 }

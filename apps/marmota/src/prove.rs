@@ -25,8 +25,9 @@ mod writes;
 use std::process::ExitCode;
 
 use marmota::command::clap::{self, ArgMatches, Args, FromArgMatches, ValueEnum};
-use marmota::command::{Done, complain, report};
+use marmota::command::{Done, JsonOutput, complain, report};
 use marmota::sqlite::disk::DiskFault;
+use serde_json::json;
 
 use crate::stress::line::{Count, Line};
 use crate::stress::tally::Tally;
@@ -57,6 +58,8 @@ struct Prove {
     /// Put this fault into the run, which must detect it
     #[arg(long, hide = true, value_enum)]
     plant: Option<Fault>,
+    #[command(flatten)]
+    output: JsonOutput,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -124,7 +127,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
     if prove.includes(Scenario::Replication) {
         tally.add(prove.run_scenario("replication", replication::prove)?);
     }
-    report(format_args!("{} assertions passed, {} failed", tally.passed, tally.failed))?;
+    prove.output.report(|| tally.json(), || tally.to_string())?;
     Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -153,32 +156,57 @@ impl Prove {
         name: &str,
         scenario: impl Fn(&Self, u64, &dyn Count) -> Result<Found, Failed>,
     ) -> Result<Tally, Failed> {
-        report(format_args!("{name}\n seed  acknowledged  unknown  restarts  assertions"))?;
+        self.print(format_args!("{name}\n seed  acknowledged  unknown  restarts  assertions"))?;
         let mut tally = Tally::default();
         for seed in self.seeds() {
             let line = Line::new(format!("{name}, seed {seed}"), u64::from(self.cuts));
-            let found = scenario(self, seed, &line).unwrap_or_else(|error| {
+            let mut found = scenario(self, seed, &line).unwrap_or_else(|error| {
                 let mut found = Found::default();
                 found.tally.check(1, Some(format!("the run fails: {error}")));
                 found
             });
             drop(line);
-            report(format_args!(
-                "{seed:>5}  {:>12}  {:>7}  {:>8}  {:>10}",
-                found.acknowledged, found.unknown, found.restarts, found.tally.passed
+            let Found { acknowledged, unknown, restarts, tally: of_seed } = &mut found;
+            self.print(format_args!(
+                "{seed:>5}  {acknowledged:>12}  {unknown:>7}  {restarts:>8}  {:>10}",
+                of_seed.passed
             ))?;
-            for fault in &found.tally.faults {
-                complain(format_args!("  seed {seed}: {fault}"));
-            }
-            if found.tally.failed > 0 {
-                let Self { steps, cuts, .. } = self;
-                complain(format_args!(
-                    "  again: marmota prove --scenario {name} --seed {seed} --seeds 1 --steps \
-                     {steps} --cuts {cuts}"
-                ));
-            }
+            of_seed.runs.push(json!({
+                "scenario": name,
+                "seed": seed,
+                "acknowledged": acknowledged,
+                "unknown": unknown,
+                "restarts": restarts,
+                "assertions": of_seed.passed,
+            }));
+            self.name_faults(name, seed, of_seed);
             tally.add(found.tally);
         }
         Ok(tally)
+    }
+
+    /// Prints a line, unless the result is printed as JSON.
+    fn print(&self, line: std::fmt::Arguments<'_>) -> Result<(), Failed> {
+        if self.output.is_json() {
+            return Ok(());
+        }
+        Ok(report(line)?)
+    }
+
+    /// Adds scenario and seed to the faults of a run, and prints them with the command that repeats
+    /// it.
+    fn name_faults(&self, scenario: &str, seed: u64, found: &mut Tally) {
+        for fault in &mut found.faults {
+            *fault = format!("{scenario}, seed {seed}: {fault}");
+        }
+        if self.output.is_json() || found.failed == 0 {
+            return;
+        }
+        found.faults.iter().for_each(|fault| complain(format_args!("  {fault}")));
+        let Self { clients, steps, cuts, .. } = self;
+        complain(format_args!(
+            "  again: marmota prove --scenario {scenario} --seed {seed} --seeds 1 --clients {clients} \
+             --steps {steps} --cuts {cuts}"
+        ));
     }
 }

@@ -22,8 +22,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use marmota::command::clap::{self, ArgMatches, Args, FromArgMatches};
-use marmota::command::{Done, complain, report};
+use marmota::command::{Done, JsonOutput, OutputError, complain, report};
 use marmota::store::Durability;
+use serde_json::json;
 
 use crate::stress::crew::Plan;
 use crate::stress::stand::{Failed, Stand};
@@ -114,6 +115,8 @@ struct Stress {
     run: Option<i64>,
     #[arg(long, hide = true, requires = "attended", default_value_t = 0)]
     first_thread: u32,
+    #[command(flatten)]
+    output: JsonOutput,
 }
 
 /// A transport to the program's own server.
@@ -215,9 +218,9 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
         (None, Some(servers)) => proof::run(&stress, servers)?,
         (None, None) => stress.compare()?,
     };
-    report(format_args!("{} assertions passed, {} failed", tally.passed, tally.failed))?;
-    for fault in &tally.faults {
-        complain(format_args!("  {fault}"));
+    stress.output.report(|| tally.json(), || tally.to_string())?;
+    if !stress.output.is_json() {
+        tally.faults.iter().for_each(|fault| complain(format_args!("  {fault}")));
     }
     Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -296,6 +299,11 @@ impl Stress {
         }
     }
 
+    /// Prints a line of the report as text.
+    fn line(&self, line: std::fmt::Arguments<'_>) -> Result<(), OutputError> {
+        if self.output.is_json() { Ok(()) } else { report(line) }
+    }
+
     /// Runs every number of threads through every transport.
     fn compare(&self) -> Result<Tally, Failed> {
         self.check()?;
@@ -308,18 +316,18 @@ impl Stress {
                 .map(|&transport| Stand::start(transport, self.db.as_deref()))
                 .collect::<Result<Vec<_>, _>>()?,
         };
-        report(format_args!(
+        self.line(format_args!(
             "operations a second, insert and read; {} rows a run, seed {}",
             self.rows, self.seed
         ))?;
-        report(format_args!(
+        self.line(format_args!(
             "{:<14}{:>8}{:>12}{:>12}{:>10}",
             "transport", "threads", "insert", "read", "seconds"
         ))?;
         for stand in &stands {
             for threads in self.threads() {
                 let done = round::run(stand, &self.plan(threads))?;
-                report(format_args!(
+                self.line(format_args!(
                     "{:<14}{threads:>8}{:>12.0}{:>12.0}{:>10.2}",
                     stand.name,
                     rate(self.rows, done.insert),
@@ -327,6 +335,12 @@ impl Stress {
                     (done.insert + done.read).as_secs_f64()
                 ))?;
                 all.add(done.tally);
+                all.runs.push(json!({
+                    "transport": stand.name,
+                    "threads": threads,
+                    "inserts_per_second": rate(self.rows, done.insert),
+                    "reads_per_second": rate(self.rows, done.read),
+                }));
             }
         }
         Ok(all)

@@ -9,10 +9,9 @@ use crate::models::{JobRow, JobState};
 use crate::statistics::QueueStatistics;
 
 impl JobRow {
-    /// Returns the job as one line: id, state, queue, function, attempts, time, error or progress.
+    /// Returns the cells of a line: id, state, queue, function, attempts, time, and error or progress.
     #[must_use]
-    pub fn line(&self) -> String {
-        let JobRow { id, queue, kind, attempts, attempts_max, .. } = self;
+    pub fn columns(&self) -> [String; 7] {
         let at = self.finished_at.or(self.started_at).unwrap_or(self.run_at);
         let at = if self.state == JobState::Scheduled { self.run_at } else { at };
         let note = match (&self.error, self.progress) {
@@ -22,10 +21,15 @@ impl JobRow {
             }
             (None, None) => String::new(),
         };
-        let state = self.state.name();
-        let line =
-            format!("{id}  {state}  {queue}  {kind}  {attempts} of {attempts_max}  {at}  {note}");
-        line.trim_end().to_owned()
+        [
+            self.id.to_string(),
+            self.state.name().to_owned(),
+            self.queue.clone(),
+            self.kind.clone(),
+            format!("{} of {}", self.attempts, self.attempts_max),
+            at.to_string(),
+            note,
+        ]
     }
 
     /// Returns the job as lines of names and values.

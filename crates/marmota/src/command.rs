@@ -29,7 +29,7 @@ use marmota_http::Router;
 use marmota_model::Result;
 use marmota_store::private_file::have_folder;
 use marmota_store::{Store, StoreBuilder};
-pub use output::{OUTPUT_CLOSED_CODE, OutputError, complain, notice, report};
+pub use output::{JsonOutput, OUTPUT_CLOSED_CODE, OutputError, aligned, complain, notice, report};
 
 /// The result of a subcommand: an exit code, or an error that is printed before the program exits
 /// with code 1.
@@ -353,8 +353,16 @@ impl Command {
         self.dispatch(&matches).unwrap_or_else(|error| output::end_of(&name, &*error))
     }
 
-    /// Returns the parser of the command line.
-    fn parser(&self, name: &str) -> clap::Command {
+    /// Returns the parser of the command line of a program with this name, with all subcommands: for
+    /// tests and documents about the program.
+    ///
+    /// ```
+    /// let program = marmota::command::Command::new(marmota::open);
+    /// let parser = program.parser("people");
+    /// assert!(parser.get_subcommands().any(|one| one.get_name() == "migrate"));
+    /// ```
+    #[must_use]
+    pub fn parser(&self, name: &str) -> clap::Command {
         // `serve` is the default subcommand: the program accepts its arguments too.
         let parser = serve::Serve::augment_args(clap::Command::new(name.to_owned()));
         let parser = Sub::augment_subcommands(parser)

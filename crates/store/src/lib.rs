@@ -57,7 +57,7 @@ pub mod operation {
 /// integer, a float, a text or bytes.
 pub mod sql {
     pub use crate::contract::sql::{
-        Lender, SqlCall, SqlColumn, SqlColumns, SqlRow, SqlRows, Wanted, no_sql, text,
+        Lender, SqlCall, SqlColumn, SqlColumns, SqlRefusal, SqlRow, SqlRows, Wanted, no_sql, text,
     };
     pub use crate::verbs::sql as query;
 }

@@ -7,13 +7,13 @@ use std::hash::Hasher;
 use std::ops::Range;
 use std::path::Path;
 
-use marmota::command::{complain, report};
 use marmota::remote::{Remote, Service};
 use marmota::sqlite::disk::{Disk, DiskEvent, DiskFault, PowerCut, integrity};
 use marmota::sqlite::{Location, Sqlite, SqliteOptions};
 use marmota::store::change::ChangeRetention;
 use marmota::store::{Durability, Store};
 use marmota_testkit::feed_difference;
+use serde_json::json;
 
 use super::client::{Client, Shared};
 use super::history::{ACCOUNTS, Account, BALANCE, COUNTER, Fate, History};
@@ -37,22 +37,34 @@ struct Proof {
 
 /// Runs all seeds, and prints a line for each.
 pub(super) fn run(prove: &Prove) -> Result<Tally, Failed> {
-    report(" seed  requests  acknowledged  refused  unknown  power cuts  digest")?;
+    prove.print(format_args!(
+        " seed  requests  acknowledged  refused  unknown  power cuts  digest"
+    ))?;
     let mut tally = Tally::default();
     for seed in prove.seeds() {
         let line = Line::new(format!("seed {seed}"), u64::from(prove.cuts) + 1);
         let proof = prove.seed(seed, &line)?;
         drop(line);
         let count = |is: fn(&Fate) -> bool| proof.history.count(is);
-        report(format_args!(
-            "{seed:>5}  {:>8}  {:>12}  {:>7}  {:>7}  {:>10}  {:016x}",
-            count(|_| true) as u64 + proof.history.read,
-            count(|fate| matches!(fate, Fate::Done(_))),
-            count(|fate| *fate == Fate::Refused),
-            count(|fate| *fate == Fate::Unknown),
-            proof.cuts,
-            proof.digest,
+        let requests = count(|_| true) as u64 + proof.history.read;
+        let acknowledged = count(|fate| matches!(fate, Fate::Done(_)));
+        let refused = count(|fate| *fate == Fate::Refused);
+        let unknown = count(|fate| *fate == Fate::Unknown);
+        let (cuts, digest) = (proof.cuts, format!("{:016x}", proof.digest));
+        prove.print(format_args!(
+            "{seed:>5}  {requests:>8}  {acknowledged:>12}  {refused:>7}  {unknown:>7}  {cuts:>10}  \
+             {digest}"
         ))?;
+        tally.runs.push(json!({
+            "scenario": "writes",
+            "seed": seed,
+            "requests": requests,
+            "acknowledged": acknowledged,
+            "refused": refused,
+            "unknown": unknown,
+            "power_cuts": cuts,
+            "digest": digest,
+        }));
         let first = seed == prove.seed;
         let mut found = proof.tally;
         if first {
@@ -60,16 +72,7 @@ pub(super) fn run(prove: &Prove) -> Result<Tally, Failed> {
             let differs = || format!("a second run of the same seed has the digest {again:016x}");
             found.check(1, (again != proof.digest).then(differs));
         }
-        for fault in &found.faults {
-            complain(format_args!("  seed {seed}: {fault}"));
-        }
-        if found.failed > 0 {
-            let Prove { clients, steps, cuts, .. } = prove;
-            complain(format_args!(
-                "  again: marmota prove --scenario writes --seed {seed} --seeds 1 --clients {clients} \
-                 --steps {steps} --cuts {cuts}"
-            ));
-        }
+        prove.name_faults("writes", seed, &mut found);
         tally.add(found);
     }
     Ok(tally)

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use marmota::ErrorKind;
-use marmota::command::report;
 use marmota::store::{Durability, Store};
+use serde_json::json;
 
 use super::cutter::Cutter;
 use super::line::{Count, Line};
@@ -111,7 +111,7 @@ pub(super) fn run(stress: &Stress, rounds: u32) -> Result<Tally, Failed> {
     check(&store, stress.seed, run, &received, &mut tally)?;
     let acknowledged: usize = received.iter().map(|one| one.acknowledged.len()).sum();
     let cut = cutter.cuts();
-    report(format_args!(
+    stress.line(format_args!(
         "{rounds} rounds, {threads} threads, {cut} connections cut: {acknowledged} rows \
          acknowledged; refused or lost:"
     ))?;
@@ -119,8 +119,16 @@ pub(super) fn run(stress: &Stress, rounds: u32) -> Result<Tally, Failed> {
     for (kind, count) in received.iter().flat_map(|one| &one.failed) {
         *failed.entry(*kind).or_default() += count;
     }
+    let errors = failed.iter().map(|(kind, count)| (kind.name().to_owned(), json!(count)));
+    tally.runs.push(json!({
+        "rounds": rounds,
+        "threads": threads,
+        "cut_connections": cut,
+        "acknowledged": acknowledged,
+        "errors": errors.collect::<serde_json::Map<_, _>>(),
+    }));
     for (kind, count) in failed {
-        report(format_args!("  {count} {}", kind.name()))?;
+        stress.line(format_args!("  {count} {}", kind.name()))?;
     }
     tally.check(1, (acknowledged == 0).then(|| "nothing was acknowledged".to_owned()));
     Ok(tally)

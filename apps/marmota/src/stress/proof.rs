@@ -5,7 +5,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 
-use marmota::command::report;
+use serde_json::json;
 
 use super::child::{Drivers, Serving};
 use super::crew::share;
@@ -43,7 +43,7 @@ struct ProcessesRun {
 pub(super) fn run(stress: &Stress, servers: u32) -> Result<Tally, Failed> {
     let clients = stress.clients_of(stress.threads_each() * stress.client_processes);
     check(stress, servers, clients)?;
-    report(format_args!(
+    stress.line(format_args!(
         "{servers} server and {} client processes, {clients} clients connected at once, {} threads \
          of each client process; {} rows, {} durability, seed {}",
         stress.client_processes,
@@ -52,7 +52,7 @@ pub(super) fn run(stress: &Stress, servers: u32) -> Result<Tally, Failed> {
         stress.durability.name(),
         stress.seed
     ))?;
-    report(format_args!(
+    stress.line(format_args!(
         "{:<5}{:>11}{:>11}{:>11}{:>9}{:>9}{:>14}{:>14}",
         "run",
         "connect s",
@@ -70,7 +70,7 @@ pub(super) fn run(stress: &Stress, servers: u32) -> Result<Tally, Failed> {
         let db = stress.db.clone().unwrap_or_else(|| folder.file());
         let ran = one(stress, servers, clients, &db, &mut tally)?;
         let (insert, read) = (rate(stress.rows, ran.insert), rate(stress.rows, ran.read));
-        report(format_args!(
+        stress.line(format_args!(
             "{number:<5}{:>11.1}{insert:>11.0}{read:>11.0}{:>9.2}{:>9.2}{:>14.1}{:>14.1}",
             ran.connect.as_secs_f64(),
             ran.idle_bytes / 1024.0,
@@ -78,12 +78,22 @@ pub(super) fn run(stress: &Stress, servers: u32) -> Result<Tally, Failed> {
             ran.servers.as_secs_f64(),
             ran.clients.as_secs_f64(),
         ))?;
+        tally.runs.push(json!({
+            "run": number,
+            "connect_seconds": ran.connect.as_secs_f64(),
+            "inserts_per_second": insert,
+            "reads_per_second": read,
+            "idle_bytes_per_connection": ran.idle_bytes,
+            "used_bytes_per_connection": ran.used_bytes,
+            "server_cpu_seconds": ran.servers.as_secs_f64(),
+            "client_cpu_seconds": ran.clients.as_secs_f64(),
+        }));
         inserts.push(insert);
         reads.push(read);
     }
     if stress.runs > 1 {
-        report(format_args!("inserts: {}", spread(inserts)))?;
-        report(format_args!("reads:   {}", spread(reads)))?;
+        stress.line(format_args!("inserts: {}", spread(inserts)))?;
+        stress.line(format_args!("reads:   {}", spread(reads)))?;
     }
     Ok(tally)
 }

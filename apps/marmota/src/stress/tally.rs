@@ -1,9 +1,11 @@
 //! The results of checks: their number and the faults.
 
 use std::collections::HashSet;
+use std::fmt::{self, Display, Formatter};
 
 use marmota::Result;
 use marmota::store::Store;
+use serde_json::{Value, json};
 
 use super::sample::{FIELDS, Sample, of_run};
 
@@ -16,6 +18,14 @@ pub(crate) struct Tally {
     pub(crate) passed: u64,
     pub(crate) failed: u64,
     pub(crate) faults: Vec<String>,
+    /// The figures of each run, as JSON.
+    pub(crate) runs: Vec<Value>,
+}
+
+impl Display for Tally {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "{} assertions passed, {} failed", self.passed, self.failed)
+    }
 }
 
 impl Tally {
@@ -41,6 +51,13 @@ impl Tally {
         self.passed += other.passed;
         self.failed += other.failed;
         other.faults.into_iter().for_each(|fault| self.add_text(fault));
+        self.runs.extend(other.runs);
+    }
+
+    /// Returns the results as JSON.
+    pub(crate) fn json(&self) -> Value {
+        let Self { passed, failed, faults, runs } = self;
+        json!({ "passed": passed, "failed": failed, "faults": faults, "runs": runs })
     }
 
     /// Checks the ids of all threads (no duplicates, no missing and no extra ones), and again every

@@ -3,9 +3,9 @@
 use crate::program::Folder;
 
 #[test]
-fn the_table_is_printed_and_written_as_json() {
+fn the_table_is_printed_as_text_and_as_json() {
     let folder = Folder::new();
-    let words = "bench orm --rows 1000 --rounds 1 --limit-ms 20 --folder . --json table.json";
+    let words = "bench orm --rows 1000 --rounds 1 --limit-ms 20 --folder .";
     let out = folder.run(&words.split(' ').collect::<Vec<_>>()).with(0);
     for part in [
         "SQLite file, full",
@@ -17,8 +17,10 @@ fn the_table_is_printed_and_written_as_json() {
     ] {
         assert!(out.contains(part), "{part}: {out}");
     }
-    let json = std::fs::read(folder.0.path().join("table.json")).unwrap();
-    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    let left = std::fs::read_dir(folder.0.path()).unwrap().count();
+    assert_eq!(left, 0, "no file is left");
+    let words: Vec<&str> = words.split(' ').chain(["--json"]).collect();
+    let json: serde_json::Value = serde_json::from_str(&folder.run(&words).with(0)).unwrap();
     let engines = json["engines"].as_array().unwrap();
     let full = engines.iter().find(|row| row["engine"] == "sqlite-full").unwrap();
     let one = &full["marmota"][0];
@@ -26,8 +28,6 @@ fn the_table_is_printed_and_written_as_json() {
     assert!(engines.iter().all(|row| row["marmota"].as_array().unwrap().len() == 7));
     assert_eq!(json["durable"].as_array().unwrap().len(), 4);
     assert_eq!(json["threads"][5]["threads"], 50);
-    let left = std::fs::read_dir(folder.0.path()).unwrap().count();
-    assert_eq!(left, 1, "no file is left except the report");
 }
 
 #[test]

@@ -18,6 +18,7 @@ mod documents;
 mod ending;
 #[path = "../existing/databases.rs"]
 mod existing_databases;
+mod json_output;
 mod live_tables;
 mod migrations;
 mod moving;

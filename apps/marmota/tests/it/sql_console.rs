@@ -83,6 +83,32 @@ fn reads_only(console: &Console<'_>) {
     assert_eq!(status, 403);
 }
 
+/// Checks that an error in a statement is the client's, and has the message of the database or of the
+/// server, without the methods of a program.
+fn names_errors(console: &Console<'_>, cases: &[(&str, bool, u16, &str)]) {
+    for &(sql, write, expected, words) in cases {
+        let (status, error) = console.ask(&json!({ "sql": sql, "write": write }));
+        let detail = error["detail"].as_str().unwrap_or_default();
+        assert_eq!(status, expected, "{sql}: {error}");
+        assert!(detail.contains(words), "{sql}: {detail}");
+        for method in [".unaudited()", "`execute`", "`sql`", "store.transaction"] {
+            assert!(!detail.contains(method), "{sql}: {detail}");
+        }
+    }
+}
+
+/// Errors that are the same on each engine, for a console that writes.
+const ERRORS: [(&str, bool, u16, &str); 8] = [
+    ("SELECT * FROM missing", false, 400, "missing"),
+    ("SELECT missing FROM note", false, 400, "missing"),
+    ("SELECT 1 +", false, 400, "input"),
+    ("UPDATE note SET missing = 1", true, 400, "missing"),
+    ("DELETE FROM note", false, 403, "`\"write\":true`"),
+    ("SELECT 1", true, 400, "without `write`"),
+    ("INSERT INTO kept DEFAULT VALUES", true, 403, "change its rows by the API"),
+    ("DROP TABLE note", true, 403, "application file"),
+];
+
 #[test]
 fn sql_of_administrators_only_reads_on_sqlite() {
     let folder = Folder::new();
@@ -123,8 +149,13 @@ fn sql_of_administrators_only_reads_on_postgresql() {
     }
     let (_, rows) = console.ask(&json!({ "sql": "SELECT count(*) FROM note" }));
     assert_eq!(rows["rows"], json!([[5]]));
-    let (status, error) = console.ask(&json!({ "sql": "SELECT pg_sleep(60)" }));
-    assert!(status >= 400, "{error}");
+    let limit = "SELECT current_setting('statement_timeout')";
+    assert_eq!(console.ask(&json!({ "sql": limit })).1["rows"], json!([["10s"]]));
+    let rows = [
+        ("SELECT pg_sleep(60)", false, 504, "longer than 10 s"),
+        ("DELETE FROM note", false, 403, "`--sql-write`"),
+    ];
+    names_errors(&console, &rows);
 }
 
 /// Statements that may not be executed, even by a console that writes.
@@ -210,7 +241,15 @@ fn sql_of_administrators_writes_on_sqlite_with_the_option() {
     let shop = with_audited(folder);
     let served = Served::start(&shop, &["--sql-write"]);
     let token = served.log_in();
-    writes(&Console { served: &served, token });
+    let console = Console { served: &served, token };
+    writes(&console);
+    names_errors(&console, &ERRORS);
+    // Values that do not fit are found while the statement runs.
+    let of_values = [
+        ("SELECT json_extract('x', '$.a')", false, 400, "malformed JSON"),
+        ("SELECT abs(-9223372036854775808)", false, 400, "integer overflow"),
+    ];
+    names_errors(&console, &of_values);
 }
 
 #[test]
@@ -223,7 +262,14 @@ fn sql_of_administrators_writes_on_postgresql_with_the_option() {
     let token = served.log_in();
     let console = Console { served: &served, token };
     writes(&console);
-    let (status, error) =
-        console.ask(&json!({ "sql": "UPDATE note SET text = pg_sleep(60)::text", "write": true }));
-    assert!(status >= 400, "the time limit: {error}");
+    names_errors(&console, &ERRORS);
+    let of_values = [
+        ("SELECT (SELECT 1 UNION ALL SELECT 2)", false, 400, "more than one row"),
+        ("SELECT repeat('x', 2000000000)", false, 400, "requested length too large"),
+        ("SELECT pg_read_file('/missing')", false, 400, "could not open file"),
+        ("SELECT 1 / 0", false, 400, "division by zero"),
+        ("UPDATE note SET text = repeat('x', 2000000000)", true, 400, "requested length"),
+        ("UPDATE note SET text = pg_sleep(60)::text", true, 504, "longer than 10 s"),
+    ];
+    names_errors(&console, &of_values);
 }

@@ -5,42 +5,36 @@ use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Kind, Result, RowSink, Value, ValueRef};
 use marmota_store::operation::Outcome;
-use marmota_store::sql::text::{at_text, begins_with};
-use marmota_store::sql::{SqlCall, SqlColumn, SqlColumns};
+use marmota_store::sql::text::{at_text, begins_with, first_word};
+use marmota_store::sql::{SqlCall, SqlColumn, SqlColumns, SqlRefusal};
 
 use super::SqlExecutor;
 use crate::connection::{ColumnName, ReadAs, Transacting};
 use crate::failure::FailureCause;
 
 /// The first words of statements that read.
-const READS: [&str; 7] = ["SELECT", "WITH", "VALUES", "TABLE", "SHOW", "EXPLAIN", "DESCRIBE"];
+const READS: &[&str] = &["SELECT", "WITH", "VALUES", "TABLE", "SHOW", "EXPLAIN", "DESCRIBE"];
 /// The first words of statements that change rows. Others may end the transaction.
-const WRITES: [&str; 4] = ["INSERT", "UPDATE", "DELETE", "REPLACE"];
+const WRITES: &[&str] = &["INSERT", "UPDATE", "DELETE", "REPLACE"];
 
 impl SqlExecutor<'_> {
     pub(super) fn sql(&mut self, call: &SqlCall<'_>, sink: &mut dyn RowSink) -> Result<Outcome> {
         let text = call.text;
-        if !begins_with(text, &READS) && !begins_with(text, &WRITES) {
-            let message = "statements that define tables, control transactions or change the \
-                           session are refused, because a database may commit the transaction: use \
-                           `execute` of the engine";
-            return Err(at_text(&Error::new(ErrorKind::Denied, message), text));
+        // Other statements may commit the transaction.
+        if !begins_with(text, READS) && !begins_with(text, WRITES) {
+            let word = first_word(text).to_owned();
+            let refusal = SqlRefusal::OtherStatement { word, reads: READS, writes: WRITES };
+            return Err(refusal.at(text));
         }
-        if !call.writes && !begins_with(text, &READS) {
-            let message = "the statement changes rows: use the method for statements that write";
-            return Err(at_text(&Error::new(ErrorKind::Denied, message), text));
+        if !call.writes && !begins_with(text, READS) {
+            return Err(SqlRefusal::ChangesRows.at(text));
         }
         self.tables.learn();
         if call.writes
             && !call.unaudited
             && let Some(table) = self.tables.audited().find(|table| names(text, table.name()))
         {
-            let message = format!(
-                "`{}` is audited, and SQL writes no history: use the verbs, or state that the \
-                 statement is not audited",
-                table.name()
-            );
-            return Err(at_text(&Error::new(ErrorKind::Denied, message), text));
+            return Err(SqlRefusal::Audited { table: table.name().to_owned() }.at(text));
         }
         match (call.writes, self.in_transaction) {
             (true, true) => self.within(|executor| executor.raw(call, sink)),
@@ -96,10 +90,7 @@ impl SqlExecutor<'_> {
                 let error = failure.error();
                 let error = match failure.cause {
                     FailureCause::Statement => Error::new(ErrorKind::Invalid, error.message()),
-                    FailureCause::ReadOnly => Error::new(
-                        ErrorKind::Denied,
-                        "the statement changes rows: use the method for statements that write",
-                    ),
+                    FailureCause::ReadOnly => return Err(SqlRefusal::ChangesRows.at(call.text)),
                     _ => return Err(error),
                 };
                 Err(at_text(&error, call.text))

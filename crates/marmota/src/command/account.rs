@@ -48,7 +48,7 @@ use marmota_store::Store;
 use marmota_store::rights::Grant;
 use serde_json::{Value, json};
 
-use super::{Command, Database, Done, report};
+use super::{Command, Database, Done, JsonOutput, aligned};
 
 /// Shows and changes the users of the database
 ///
@@ -66,9 +66,8 @@ pub(super) struct User {
 enum UserAction {
     /// List the users
     List {
-        /// Print a JSON array
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: JsonOutput,
     },
     /// Add a user, and print the token with which they set their password
     ///
@@ -82,6 +81,8 @@ enum UserAction {
         /// Make the user an administrator
         #[arg(long)]
         admin: bool,
+        #[command(flatten)]
+        output: JsonOutput,
     },
     /// Print a new token with which a user sets their password
     ///
@@ -90,6 +91,8 @@ enum UserAction {
     Reset {
         /// The login name
         name: String,
+        #[command(flatten)]
+        output: JsonOutput,
     },
     /// Replace the groups of a user
     Groups {
@@ -97,6 +100,8 @@ enum UserAction {
         name: String,
         /// The names of all groups of the user; none removes the user from all groups
         groups: Vec<String>,
+        #[command(flatten)]
+        output: JsonOutput,
     },
     /// End the user's sessions, and refuse logins and keys
     ///
@@ -104,16 +109,22 @@ enum UserAction {
     Disable {
         /// The login name
         name: String,
+        #[command(flatten)]
+        output: JsonOutput,
     },
     /// Undo `disable`
     Enable {
         /// The login name
         name: String,
+        #[command(flatten)]
+        output: JsonOutput,
     },
     /// Remove a user, their sessions and keys
     Remove {
         /// The login name
         name: String,
+        #[command(flatten)]
+        output: JsonOutput,
     },
 }
 
@@ -132,9 +143,8 @@ pub(super) struct Group {
 enum GroupAction {
     /// List the groups with their rights
     List {
-        /// Print a JSON array
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: JsonOutput,
     },
     /// Add a group, or replace its rights
     ///
@@ -145,11 +155,15 @@ enum GroupAction {
         name: String,
         /// Its rights as JSON: [{"table":"note","rights":["read"],"rule":"owner = @user.id"}]
         grants: String,
+        #[command(flatten)]
+        output: JsonOutput,
     },
     /// Remove a group; its members stay
     Remove {
         /// The name of the group
         name: String,
+        #[command(flatten)]
+        output: JsonOutput,
     },
 }
 
@@ -170,9 +184,8 @@ enum KeyAction {
     List {
         /// The login name of the user
         user: String,
-        /// Print a JSON array
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: JsonOutput,
     },
     /// Add a key with the rights of a user, and print it; it cannot be shown again
     Add {
@@ -183,6 +196,8 @@ enum KeyAction {
         /// The number of days after which it expires; if not given, it does not expire
         #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u64).range(1..=36_500))]
         days: Option<u64>,
+        #[command(flatten)]
+        output: JsonOutput,
     },
     /// Revoke a key of a user
     Revoke {
@@ -190,6 +205,8 @@ enum KeyAction {
         user: String,
         /// The number of the key
         id: i64,
+        #[command(flatten)]
+        output: JsonOutput,
     },
 }
 
@@ -199,33 +216,38 @@ impl User {
         with_accounts(command, &self.database, |auth| {
             let named = |name: &str| user_id(auth, name);
             match &self.action {
-                UserAction::List { json } => list_users(auth, *json)?,
-                UserAction::Add { name, group, admin } => {
+                UserAction::List { output } => list_users(auth, *output)?,
+                UserAction::Add { name, group, admin, output } => {
                     let (_, token) = auth.add_user(name, group, *admin)?;
-                    print_token(name, &token)?;
+                    print_token(*output, name, &token)?;
                 }
-                UserAction::Reset { name } => {
+                UserAction::Reset { name, output } => {
                     let token = auth.new_token(named(name)?)?;
-                    print_token(name, &token)?;
+                    print_token(*output, name, &token)?;
                 }
-                UserAction::Groups { name, groups } => {
+                UserAction::Groups { name, groups, output } => {
                     auth.change_user(named(name)?, Some(groups), None, None)?;
-                    report(match groups.is_empty() {
-                        true => format!("{name} has no groups"),
-                        false => format!("{name} has the groups {}", groups.join(", ")),
-                    })?;
+                    output.report(
+                        || json!({ "name": name, "groups": groups }),
+                        || match groups.is_empty() {
+                            true => format!("{name} has no groups"),
+                            false => format!("{name} has the groups {}", groups.join(", ")),
+                        },
+                    )?;
                 }
-                UserAction::Disable { name } => {
+                UserAction::Disable { name, output } => {
                     auth.change_user(named(name)?, None, None, Some(true))?;
-                    report(format_args!("{name} is disabled"))?;
+                    let json = || json!({ "name": name, "is_disabled": true });
+                    output.report(json, || format!("{name} is disabled"))?;
                 }
-                UserAction::Enable { name } => {
+                UserAction::Enable { name, output } => {
                     auth.change_user(named(name)?, None, None, Some(false))?;
-                    report(format_args!("{name} is enabled"))?;
+                    let json = || json!({ "name": name, "is_disabled": false });
+                    output.report(json, || format!("{name} is enabled"))?;
                 }
-                UserAction::Remove { name } => {
+                UserAction::Remove { name, output } => {
                     auth.remove_user(named(name)?)?;
-                    report(format_args!("{name} is removed"))?;
+                    output.report(|| removed(name), || format!("{name} is removed"))?;
                 }
             }
             Ok(())
@@ -238,31 +260,38 @@ impl Group {
     pub(super) fn run(&self, command: &Command) -> Done {
         with_accounts(command, &self.database, |auth| {
             match &self.action {
-                GroupAction::List { json } => {
+                GroupAction::List { output } => {
                     let groups = auth.groups()?;
-                    if *json {
-                        let rows = groups.iter().map(|group| {
-                            json!({ "id": group.id, "name": group.name, "grants": group.grants.0 })
-                        });
-                        return print_json(&rows.collect());
-                    }
-                    let width = groups.iter().map(|group| group.name.chars().count()).max();
-                    let width = width.unwrap_or(0);
-                    for group in groups {
-                        let grants: Vec<String> = group.grants.0.iter().map(grant_text).collect();
-                        report(format_args!("{:width$}  {}", group.name, grants.join("; ")))?;
-                    }
+                    output.report(
+                        || {
+                            let rows = groups.iter().map(|group| {
+                                json!({
+                                    "id": group.id,
+                                    "name": group.name,
+                                    "grants": group.grants.0,
+                                })
+                            });
+                            rows.collect()
+                        },
+                        || {
+                            aligned(groups.iter().map(|group| {
+                                let grants = group.grants.0.iter().map(grant_text);
+                                [group.name.clone(), grants.collect::<Vec<_>>().join("; ")]
+                            }))
+                        },
+                    )?;
                 }
-                GroupAction::Set { name, grants } => {
+                GroupAction::Set { name, grants, output } => {
                     let grants: Vec<Grant> = serde_json::from_str(grants).map_err(|error| {
                         format!("the rights are not a JSON array of grants: {error}")
                     })?;
                     auth.set_group(name, &grants)?;
-                    report(format_args!("{name} is set"))?;
+                    let json = || json!({ "name": name, "grants": grants });
+                    output.report(json, || format!("{name} is set"))?;
                 }
-                GroupAction::Remove { name } => {
+                GroupAction::Remove { name, output } => {
                     auth.remove_group(name)?;
-                    report(format_args!("{name} is removed"))?;
+                    output.report(|| removed(name), || format!("{name} is removed"))?;
                 }
             }
             Ok(())
@@ -275,30 +304,36 @@ impl Key {
     pub(super) fn run(&self, command: &Command) -> Done {
         with_accounts(command, &self.database, |auth| {
             match &self.action {
-                KeyAction::List { user, json } => {
+                KeyAction::List { user, output } => {
                     let keys = auth.keys(user_id(auth, user)?)?;
-                    if *json {
-                        return print_json(&keys.iter().map(|key| json!(key)).collect());
-                    }
-                    for key in keys {
-                        let ends = key.ends_at.map_or_else(
-                            || "does not expire".to_owned(),
-                            |ends_at| format!("expires {ends_at}"),
-                        );
-                        report(format_args!(
-                            "{}  {}  {}  {ends}",
-                            key.id, key.created_at, key.name
-                        ))?;
-                    }
+                    output.report(
+                        || keys.iter().map(|key| json!(key)).collect(),
+                        || {
+                            aligned(keys.iter().map(|key| {
+                                let ends = key.ends_at.map_or_else(
+                                    || "does not expire".to_owned(),
+                                    |ends_at| format!("expires {ends_at}"),
+                                );
+                                let made = key.created_at.to_string();
+                                [key.id.to_string(), made, key.name.clone(), ends]
+                            }))
+                        },
+                    )?;
                 }
-                KeyAction::Add { user, name, days } => {
+                KeyAction::Add { user, name, days, output } => {
                     let age = days.map(|days| Duration::from_secs(days * 24 * 60 * 60));
-                    let (_, key) = auth.make_key_for(user_id(auth, user)?, name, age)?;
-                    report(key)?;
+                    let (id, key) = auth.make_key_for(user_id(auth, user)?, name, age)?;
+                    output.report(
+                        || json!({ "user": user, "id": id, "name": name, "key": key }),
+                        || key.clone(),
+                    )?;
                 }
-                KeyAction::Revoke { user, id } => {
+                KeyAction::Revoke { user, id, output } => {
                     auth.revoke_key(user_id(auth, user)?, *id)?;
-                    report(format_args!("key {id} of {user} is revoked"))?;
+                    output.report(
+                        || json!({ "user": user, "id": id, "is_revoked": true }),
+                        || format!("key {id} of {user} is revoked"),
+                    )?;
                 }
             }
             Ok(())
@@ -344,9 +379,9 @@ pub(super) fn user_id(auth: &Auth, name: &str) -> Result<i64> {
 }
 
 /// Prints all users: an object, or a line with the number, the name, groups and notes.
-fn list_users(auth: &Auth, json: bool) -> Outcome {
+fn list_users(auth: &Auth, output: JsonOutput) -> Outcome {
     let users = auth.users()?;
-    if json {
+    let json = || {
         let rows = users.iter().map(|user| {
             json!({
                 "id": user.id,
@@ -358,34 +393,33 @@ fn list_users(auth: &Auth, json: bool) -> Outcome {
                 "created_at": user.created_at,
             })
         });
-        return print_json(&rows.collect());
-    }
-    let width = users.iter().map(|user| user.name.chars().count()).max().unwrap_or(0);
-    for user in users {
-        let notes = [
-            (user.is_admin, "administrator"),
-            (user.is_disabled, "disabled"),
-            (!user.has_password(), "no password yet"),
-        ];
-        let notes = notes.into_iter().filter_map(|(applies, note)| applies.then_some(note));
-        let words: Vec<&str> = user.groups.0.iter().map(String::as_str).chain(notes).collect();
-        report(format_args!("{:>4}  {:width$}  {}", user.id, user.name, words.join(", ")))?;
-    }
-    Ok(())
+        rows.collect()
+    };
+    let text = || {
+        aligned(users.iter().map(|user| {
+            let notes = [
+                (user.is_admin, "administrator"),
+                (user.is_disabled, "disabled"),
+                (!user.has_password(), "no password yet"),
+            ];
+            let notes = notes.into_iter().filter_map(|(applies, note)| applies.then_some(note));
+            let words: Vec<&str> = user.groups.0.iter().map(String::as_str).chain(notes).collect();
+            [format!("{:>4}", user.id), user.name.clone(), words.join(", ")]
+        }))
+    };
+    Ok(output.report(json, text)?)
 }
 
 /// Prints a token and its purpose.
-fn print_token(name: &str, token: &str) -> Outcome {
-    report(format_args!("{name} can set a password with the token {token}, within 24 hours"))?;
-    Ok(())
+fn print_token(output: JsonOutput, name: &str, token: &str) -> Outcome {
+    let json = || json!({ "name": name, "token": token, "valid_hours": 24 });
+    let text = || format!("{name} can set a password with the token {token}, within 24 hours");
+    Ok(output.report(json, text)?)
 }
 
-/// Prints rows as an indented JSON array: an empty one too, so that a script can read it.
-///
-/// The members do not change; new ones may be added.
-fn print_json(rows: &Vec<Value>) -> Outcome {
-    report(serde_json::to_string_pretty(rows)?)?;
-    Ok(())
+/// Returns the JSON of a user or group that was removed.
+fn removed(name: &str) -> Value {
+    json!({ "name": name, "is_removed": true })
 }
 
 /// Returns a grant in one line: `note: read, update if owner = @user.id`.

@@ -17,8 +17,9 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use marmota_store::backup::{keep_newest, new_in_folder};
 use marmota_store::private_file::have_folder;
+use serde_json::json;
 
-use super::{Command, Database, Done, notice};
+use super::{Command, Database, Done, JsonOutput};
 
 /// Makes a backup of the database, which others may use meanwhile
 #[derive(Args)]
@@ -40,6 +41,8 @@ pub(super) struct Backup {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..),
           conflicts_with = "to")]
     keep: Option<u32>,
+    #[command(flatten)]
+    output: JsonOutput,
 }
 
 impl Backup {
@@ -67,27 +70,39 @@ impl Backup {
         });
         bar.finish_and_clear();
         let manifest = manifest?;
-        print_line(&file, manifest.bytes, &manifest.tables);
-        for other in &manifest.others {
-            print_line(&other.path(&file), other.bytes, &other.tables);
-        }
-        if let Some(keep) = self.keep {
-            for old in keep_newest(&self.folder, &begin, keep as usize)? {
-                notice(format_args!("{} removed", old.display()));
-            }
-        }
+        let others =
+            manifest.others.iter().map(|other| (other.path(&file), other.bytes, &other.tables));
+        let copies: Vec<_> = std::iter::once((file.clone(), manifest.bytes, &manifest.tables))
+            .chain(others)
+            .collect();
+        let removed = match self.keep {
+            Some(keep) => keep_newest(&self.folder, &begin, keep as usize)?,
+            None => Vec::new(),
+        };
+        self.output.notice(
+            || {
+                let copies = copies.iter().map(|(file, bytes, tables)| {
+                    let rows = tables.values().sum::<u64>();
+                    json!({ "file": file, "bytes": bytes, "tables": tables.len(), "rows": rows })
+                });
+                json!({ "copies": copies.collect::<Vec<_>>(), "removed": removed })
+            },
+            || {
+                let copies =
+                    copies.iter().map(|(file, bytes, tables)| line_of(file, *bytes, tables));
+                let removed = removed.iter().map(|old| format!("{} removed", old.display()));
+                copies.chain(removed).collect::<Vec<_>>().join("\n")
+            },
+        );
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// Prints the line of one copied database.
-fn print_line(file: &Path, bytes: u64, tables: &BTreeMap<String, u64>) {
+/// Returns the line of one copied database.
+fn line_of(file: &Path, bytes: u64, tables: &BTreeMap<String, u64>) -> String {
     let rows: u64 = tables.values().sum();
-    notice(format_args!(
-        "{}: {bytes} bytes, {} tables, {rows} rows, checked",
-        file.display(),
-        tables.len()
-    ));
+    let file = file.display();
+    format!("{file}: {bytes} bytes, {} tables, {rows} rows, checked", tables.len())
 }
 
 /// Returns a progress bar in bytes; it is drawn only on a terminal.

@@ -17,8 +17,9 @@ use std::process::ExitCode;
 use clap::Args;
 use marmota_store::migration::MigrationStatus;
 use marmota_store::plan::{Destructive, Plan, PlanStep, StepEffect};
+use serde_json::{Value, json};
 
-use super::{Command, Database, Done, OutputError, notice, report};
+use super::{Command, Database, Done, JsonOutput};
 
 /// Changes the database so that it fits the models
 ///
@@ -44,12 +45,14 @@ pub(super) struct Migrate {
     /// List the migrations, and do nothing
     #[arg(long, conflicts_with_all = ["dry_run", "allow_loss", "drop"])]
     status: bool,
+    #[command(flatten)]
+    output: JsonOutput,
 }
 
 impl Migrate {
     /// Returns the arguments that show what would be done.
     #[cfg(feature = "app")]
-    pub(super) fn dry_run_of(database: &Database) -> Self {
+    pub(super) fn dry_run_of(database: &Database, output: JsonOutput) -> Self {
         Self {
             database: database.clone(),
             dry_run: true,
@@ -57,6 +60,7 @@ impl Migrate {
             drop: Vec::new(),
             to: None,
             status: false,
+            output,
         }
     }
 
@@ -66,28 +70,39 @@ impl Migrate {
         let url = command.url(&self.database);
         let migrations = command.builder(seen(url))?.migration_status()?;
         if self.status {
-            print_status(&migrations)?;
+            self.output.report(|| self.json_of(&migrations), || status_text(&migrations))?;
             return Ok(ExitCode::SUCCESS);
         }
         let changes = || migrations.iter().filter_map(|status| mark(status, self.to));
         let destructive = Destructive { needed: self.allow_loss, columns: self.drop.clone() };
         let plan = command.builder(seen(url))?.plan()?;
         let refusal = plan.check(&destructive).err();
+        let json = || {
+            let steps = plan.steps.iter().map(|step| json_of_step(step, &plan, &destructive));
+            json!({
+                "is_applied": !self.dry_run,
+                "steps": steps.collect::<Vec<_>>(),
+                "migrations": self.json_of(&migrations),
+                "refusal": refusal.as_ref().map(ToString::to_string),
+            })
+        };
+        let text = |end: &str| {
+            let mut lines = lines_of(&plan, &destructive);
+            lines.extend(changes());
+            lines.push(end.to_owned());
+            lines.retain(|line| !line.is_empty());
+            lines.join("\n")
+        };
+        const FITS: &str = "The database matches the models.";
         if self.dry_run {
-            print(&plan, &destructive, &mut |line| report(line))?;
-            changes().try_for_each(report)?;
             let is_done = plan.to_do(&destructive).next().is_none() && changes().next().is_none();
-            return Ok(match refusal {
-                Some(refusal) => {
-                    report(format_args!("It would be refused: {refusal}"))?;
-                    ExitCode::from(4)
-                }
-                None if !is_done => ExitCode::from(3),
-                None => {
-                    report("The database matches the models.")?;
-                    ExitCode::SUCCESS
-                }
-            });
+            let (end, code) = match &refusal {
+                Some(refusal) => (format!("It would be refused: {refusal}"), ExitCode::from(4)),
+                None if !is_done => (String::new(), ExitCode::from(3)),
+                None => (FITS.to_owned(), ExitCode::SUCCESS),
+            };
+            self.output.report(json, || text(&end))?;
+            return Ok(code);
         }
         if let Some(refusal) = refusal {
             return Err(refusal.into());
@@ -98,14 +113,45 @@ impl Migrate {
             None => builder.open()?.close()?,
         }
         // The changes are made even if the output is closed.
-        print(&plan, &destructive, &mut |line| {
-            notice(line);
-            Ok(())
-        })?;
-        changes().for_each(notice);
-        notice("The database matches the models.");
+        self.output.notice(json, || text(FITS));
         Ok(ExitCode::SUCCESS)
     }
+
+    /// Returns the migrations as JSON, as they were before this run.
+    fn json_of(&self, migrations: &[MigrationStatus]) -> Value {
+        let json = |status: &MigrationStatus| {
+            let is_wanted = self.to.is_none_or(|to| status.number <= to);
+            json!({
+                "number": status.number,
+                "name": status.name,
+                "done_at": status.done.map(|at| at.to_string()),
+                "is_known": status.is_known,
+                "can_be_undone": status.has_down,
+                "action": match (status.done, is_wanted) {
+                    _ if self.status => None,
+                    (None, true) => Some("run"),
+                    (Some(_), false) => Some("undo"),
+                    _ => None,
+                },
+            })
+        };
+        migrations.iter().map(json).collect()
+    }
+}
+
+/// Returns a step as JSON.
+fn json_of_step(step: &PlanStep, plan: &Plan, destructive: &Destructive) -> Value {
+    json!({
+        "change": step.to_string(),
+        "effect": match step.effect {
+            StepEffect::Safe => "safe",
+            StepEffect::Destructive { .. } => "destructive",
+            StepEffect::Refused(_) => "refused",
+        },
+        "is_wanted": plan.to_do(destructive).any(|done| done == step),
+        "note": note(step),
+        "statements": step.statements,
+    })
 }
 
 /// Returns the URL to inspect. For a missing file it is an empty database in memory, since opening
@@ -128,12 +174,12 @@ fn mark(status: &MigrationStatus, to: Option<u32>) -> Option<String> {
     }
 }
 
-/// Prints a line for each migration: its number and name, and when it was run.
-fn print_status(migrations: &[MigrationStatus]) -> Result<(), OutputError> {
+/// Returns a line for each migration: its number and name, and when it was run.
+fn status_text(migrations: &[MigrationStatus]) -> String {
     if migrations.is_empty() {
-        report("The program has no migrations.")?;
+        return "The program has no migrations.".to_owned();
     }
-    for status in migrations {
+    let line = |status: &MigrationStatus| {
         let done = match status.done {
             Some(at) => format!("done {at}"),
             None => "pending".to_owned(),
@@ -143,18 +189,15 @@ fn print_status(migrations: &[MigrationStatus]) -> Result<(), OutputError> {
             (true, false) => ", cannot be undone",
             (true, true) => "",
         };
-        report(format_args!("{status}: {done}{note}"))?;
-    }
-    Ok(())
+        format!("{status}: {done}{note}")
+    };
+    migrations.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Prints the steps, marked with `+` if they are done, with `!` if they are refused, and with ` `
-/// if they need permission.
-fn print(
-    plan: &Plan,
-    destructive: &Destructive,
-    line: &mut dyn FnMut(String) -> Result<(), OutputError>,
-) -> Result<(), OutputError> {
+/// Returns lines for the steps, marked with `+` if they are done, with `!` if they are refused, and
+/// with ` ` if they need permission.
+fn lines_of(plan: &Plan, destructive: &Destructive) -> Vec<String> {
+    let mut lines = Vec::new();
     for step in &plan.steps {
         let is_done = plan.to_do(destructive).any(|done| done == step);
         let mark = match (is_done, step.blocking_reason()) {
@@ -162,15 +205,11 @@ fn print(
             (false, Some(_)) => '!',
             (false, None) => ' ',
         };
-        line(format!("{mark} {step}"))?;
-        if let Some(note) = note(step) {
-            line(format!("    {note}"))?;
-        }
-        for statement in &step.statements {
-            line(format!("    {statement};"))?;
-        }
+        lines.push(format!("{mark} {step}"));
+        lines.extend(note(step).map(|note| format!("    {note}")));
+        lines.extend(step.statements.iter().map(|statement| format!("    {statement};")));
     }
-    Ok(())
+    lines
 }
 
 /// Returns the explanation of a step that loses data or is refused; `None` for a safe one.

@@ -15,8 +15,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use marmota_store::operation::ANSWERS;
 use marmota_store::{Idempotency, StoreBuilder};
+use serde_json::json;
 
-use super::{Command, Done, notice};
+use super::{Command, Done, JsonOutput};
 
 /// Copies all rows of a database to another one and compares them
 ///
@@ -33,6 +34,8 @@ pub(super) struct Move {
     /// A table without a model, which is not copied; may be repeated
     #[arg(long, value_name = "TABLE")]
     leave: Vec<String>,
+    #[command(flatten)]
+    output: JsonOutput,
 }
 
 impl Move {
@@ -55,16 +58,33 @@ impl Move {
             }
         });
         bar.finish_and_clear();
-        for table in moved? {
-            let were_there = match table.were_there {
-                0 => String::new(),
-                rows => format!(" ({rows} were there)"),
-            };
-            notice(format_args!(
-                "{}: {} rows{were_there}, the same in both, checksum {:032x}",
-                table.table, table.rows, table.checksum
-            ));
-        }
+        let moved = moved?;
+        self.output.notice(
+            || {
+                let tables = moved.iter().map(|table| {
+                    json!({
+                        "table": table.table,
+                        "rows": table.rows,
+                        "rows_before": table.were_there,
+                        "checksum": format!("{:032x}", table.checksum),
+                    })
+                });
+                json!({ "tables": tables.collect::<Vec<_>>() })
+            },
+            || {
+                let lines = moved.iter().map(|table| {
+                    let were_there = match table.were_there {
+                        0 => String::new(),
+                        rows => format!(" ({rows} were there)"),
+                    };
+                    format!(
+                        "{}: {} rows{were_there}, the same in both, checksum {:032x}",
+                        table.table, table.rows, table.checksum
+                    )
+                });
+                lines.collect::<Vec<_>>().join("\n")
+            },
+        );
         Ok(ExitCode::SUCCESS)
     }
 }

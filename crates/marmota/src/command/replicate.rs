@@ -30,7 +30,7 @@ use marmota_rest::Diagnostics;
 use marmota_store::StoreBuilder;
 use serde_json::json;
 
-use super::{Command, Database, Done, notice};
+use super::{Command, Database, Done, JsonOutput};
 use crate::operations::Operations;
 use crate::replication::{
     Follower, ReplicationMode, ReplicationOptions, ReplicationStatus, Replicator, prepare_replica,
@@ -213,6 +213,8 @@ pub(super) struct Promote {
     replica_of: String,
     #[command(flatten)]
     database: Database,
+    #[command(flatten)]
+    output: JsonOutput,
 }
 
 impl Promote {
@@ -220,10 +222,16 @@ impl Promote {
     pub(super) fn run(&self, command: &Command) -> Done {
         let url = command.url(&self.database);
         let promoted = crate::replication::promote(&self.replica_of, url)?;
-        notice(format_args!(
-            "{url} is the primary of {} now (epoch {}): serve it with `--replicate-to {}`",
-            self.replica_of, promoted.epoch, self.replica_of
-        ));
+        let (target, epoch) = (&self.replica_of, promoted.epoch);
+        self.output.notice(
+            || json!({ "database": url, "target": target, "epoch": epoch }),
+            || {
+                format!(
+                    "{url} is the primary of {target} now (epoch {epoch}): serve it with \
+                     `--replicate-to {target}`"
+                )
+            },
+        );
         Ok(ExitCode::SUCCESS)
     }
 }

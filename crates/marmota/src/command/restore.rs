@@ -10,8 +10,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use serde_json::json;
 
-use super::{Command, Database, Done, notice};
+use super::{Command, Database, Done, JsonOutput};
 
 /// Restores the database from a backup or a replica target, after checking it
 #[derive(Args)]
@@ -30,6 +31,8 @@ pub(super) struct Restore {
     /// Replace an existing database
     #[arg(long)]
     replace: bool,
+    #[command(flatten)]
+    output: JsonOutput,
 }
 
 impl Restore {
@@ -38,18 +41,55 @@ impl Restore {
         let url = command.url(&self.database);
         #[cfg(feature = "replication")]
         if let Some(from) = &self.replica.from {
-            return self.replica.restore(from, url, self.replace);
+            return self.replica.restore(from, url, self.replace, self.output);
         }
         let Some(backup) = &self.backup else { return Err("name a backup".into()) };
         let others = self.others.iter().map(|(name, url)| (&**name, &**url));
         let urls: Vec<(&str, &str)> = std::iter::once(("main", url)).chain(others).collect();
         let manifest = crate::restore_all(backup, &urls, self.replace)?;
-        print_line(url, &manifest.taken, &manifest.tables);
+        let mut restored = vec![Restored::of(url, &manifest.taken, &manifest.tables)];
         for other in &manifest.others {
             let url = urls.iter().find(|(name, _)| *name == other.name);
-            print_line(url.map_or(&*other.name, |(_, url)| url), &other.taken, &other.tables);
+            let url = url.map_or(&*other.name, |(_, url)| url);
+            restored.push(Restored::of(url, &other.taken, &other.tables));
         }
+        Restored::print(&restored, self.output);
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A database that was restored.
+struct Restored<'r> {
+    url: &'r str,
+    time: String,
+    tables: u64,
+    rows: u64,
+}
+
+impl<'r> Restored<'r> {
+    fn of(url: &'r str, time: &str, tables: &BTreeMap<String, u64>) -> Self {
+        let rows = tables.values().sum();
+        Self { url, time: time.to_owned(), tables: tables.len() as u64, rows }
+    }
+
+    /// Prints an object or a line for each database.
+    fn print(restored: &[Self], output: JsonOutput) {
+        output.notice(
+            || {
+                let databases = restored.iter().map(|Self { url, time, tables, rows }| {
+                    json!({ "url": url, "time": time, "tables": tables, "rows": rows })
+                });
+                json!({ "databases": databases.collect::<Vec<_>>() })
+            },
+            || {
+                let lines = restored.iter().map(|Self { url, time, tables, rows }| {
+                    format!(
+                        "{url} was restored to its state at {time}: {tables} tables, {rows} rows"
+                    )
+                });
+                lines.collect::<Vec<_>>().join("\n")
+            },
+        );
     }
 }
 
@@ -71,7 +111,7 @@ struct ReplicaSource {
 #[cfg(feature = "replication")]
 impl ReplicaSource {
     /// Restores the database, and prints its state.
-    fn restore(&self, from: &str, url: &str, replaces: bool) -> Done {
+    fn restore(&self, from: &str, url: &str, replaces: bool, output: JsonOutput) -> Done {
         use crate::replication::{RestorePoint, restore_replica};
 
         let point = match (self.at, self.position) {
@@ -80,21 +120,11 @@ impl ReplicaSource {
             (None, None) => RestorePoint::Latest,
         };
         let restored = restore_replica(from, point, url, replaces)?;
-        notice(format_args!(
-            "{url} was restored to its state at {}: {} tables, {} rows",
-            restored.replica.time, restored.tables, restored.rows
-        ));
+        let (tables, rows) = (restored.tables as u64, restored.rows);
+        let time = restored.replica.time.to_string();
+        Restored::print(&[Restored { url, time, tables, rows }], output);
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// Prints the line of one restored database.
-fn print_line(url: &str, taken: &str, tables: &BTreeMap<String, u64>) {
-    let rows: u64 = tables.values().sum();
-    notice(format_args!(
-        "{url} was restored to its state at {taken}: {} tables, {rows} rows",
-        tables.len()
-    ));
 }
 
 /// Parses `NAME=URL`.

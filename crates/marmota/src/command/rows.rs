@@ -26,12 +26,13 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use marmota_model::{
     Error, ErrorKind, KeyKind, Kind, Record, Result, Role, RowQuery, Scratch, Table, ValueRef,
-    Violation, json, parse_filter,
+    Violation, json as row_json, parse_filter,
 };
 use marmota_store::{Store, Transaction};
+use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::{Command, Database, Done, OutputError, notice};
+use super::{Command, Database, Done, JsonOutput, OutputError, complain, notice};
 
 /// Rows that are read at once.
 const PAGE_ROWS: u64 = 1_000;
@@ -98,6 +99,8 @@ pub(super) struct Import {
     /// Insert the rows, report what is wrong, and undo it all
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    output: JsonOutput,
 }
 
 impl Export {
@@ -219,7 +222,7 @@ impl<'t> RowWriter<'t> {
                     (RowFormat::Json, _) => b",\n".to_vec(),
                     _ => Vec::new(),
                 };
-                json::write_row(&mut line, self.table, self.table.all(), &row);
+                row_json::write_row(&mut line, self.table, self.table.all(), &row);
                 if self.format == RowFormat::Ndjson {
                     line.push(b'\n');
                 }
@@ -243,7 +246,7 @@ fn cell(kind: &Kind, value: ValueRef<'_>) -> String {
         return String::new();
     }
     let mut json = Vec::new();
-    json::write_value_as(&mut json, kind, value);
+    row_json::write_value_as(&mut json, kind, value);
     match (kind, serde_json::from_slice(&json)) {
         // A JSON text keeps its quotes, because the cell is JSON.
         (kind, Ok(text)) if !matches!(kind, Kind::Json) => text,
@@ -293,17 +296,26 @@ impl Import {
         }
         drop(transaction);
         store.close()?;
-        for fault in &faults {
-            super::complain(format_args!("{name}:{fault}"));
-        }
-        let rows = counted(rows);
-        match (faults.len(), is_done) {
-            (0, true) => notice(format_args!("{name}: {rows} imported into {}", self.table)),
-            (0, false) => {
-                notice(format_args!("{name}: {rows} valid; nothing was imported"));
+        let json = || {
+            json!({
+                "file": name,
+                "table": self.table,
+                "rows": rows,
+                "is_imported": is_done,
+                "errors": faults,
+            })
+        };
+        if !faults.is_empty() {
+            match self.output.is_json() {
+                true => self.output.notice(json, String::new),
+                false => faults.iter().for_each(|fault| complain(format_args!("{name}:{fault}"))),
             }
-            _ => return Err(format!("{name}: nothing was imported").into()),
+            return Err(format!("{name}: nothing was imported").into());
         }
+        self.output.notice(json, || match is_done {
+            true => format!("{name}: {} imported into {}", counted(rows), self.table),
+            false => format!("{name}: {} valid; nothing was imported", counted(rows)),
+        });
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -402,7 +414,7 @@ impl Importing<'_> {
         let mut violations = Vec::new();
         let mut row = vec![ValueRef::Absent; self.table.fields().len()];
         if let Err(error) =
-            json::read_object(self.table, object, &scratch, &mut row, &mut violations)
+            row_json::read_object(self.table, object, &scratch, &mut row, &mut violations)
         {
             return Err(at(line, &error.message()));
         }
@@ -451,7 +463,7 @@ fn member(object: &mut Vec<u8>, kind: &Kind, text: &str) {
     };
     match is_json && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() {
         true => object.extend_from_slice(text.as_bytes()),
-        false => json::write_string(object, text),
+        false => row_json::write_string(object, text),
     }
 }
 

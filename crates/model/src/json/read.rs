@@ -4,10 +4,12 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use base64::alphabet::URL_SAFE;
+use base64::engine::{DecodePaddingMode, Engine as _, GeneralPurpose, GeneralPurposeConfig};
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use crate::schema::text::{EnumValue, enum_value, parse};
+use crate::schema::text::{EnumValue, enum_value, integer, parse};
 use crate::schema::{check_kind, violation};
 use crate::value::excerpt::excerpt;
 use crate::value::vector;
@@ -158,22 +160,18 @@ impl<'de> Visitor<'de> for Text {
     }
 }
 
+/// Reads base64url with or without padding.
+const BASE64_URL: GeneralPurpose = GeneralPurpose::new(
+    &URL_SAFE,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
 fn string<'a>(json: &'a str, scratch: &'a Scratch) -> Option<&'a str> {
     let mut deserializer = serde_json::Deserializer::from_str(json);
     match serde::Deserializer::deserialize_str(&mut deserializer, Text).ok()? {
         Cow::Borrowed(text) => Some(text),
         Cow::Owned(text) => Some(scratch.text(&text)),
     }
-}
-
-/// Returns an integer. `10.0` and `1e1` are the integer 10, as in JSON Schema. Larger numbers than a
-/// float has exactly are integers without these forms.
-fn integer(json: &str) -> Option<i64> {
-    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
-    json.parse().ok().or_else(|| {
-        let number: f64 = json.parse().ok().filter(|_| !json.starts_with('"'))?;
-        (number.fract() == 0.0 && number.abs() <= EXACT_MAX).then_some(number as i64)
-    })
 }
 
 fn member<'a>(field: &Field, json: &'a str, scratch: &'a Scratch) -> Option<ValueRef<'a>> {
@@ -207,10 +205,7 @@ fn member<'a>(field: &Field, json: &'a str, scratch: &'a Scratch) -> Option<Valu
             fits.then(|| ValueRef::Blob(scratch.bytes(&vector::stored(numbers))))
         }
         Kind::Blob => {
-            use base64::Engine as _;
-            let text = string(json, scratch)?;
-            let bytes =
-                base64::engine::general_purpose::URL_SAFE_NO_PAD.decode(text.trim_end_matches('='));
+            let bytes = BASE64_URL.decode(string(json, scratch)?);
             bytes.ok().map(|bytes| ValueRef::Blob(scratch.bytes(&bytes)))
         }
         Kind::Enum { .. } => {

@@ -6,7 +6,8 @@ use crate::{EnumStored, Field, File, KeyKind, Kind, Literal, Value, ValueRef};
 
 /// Parses a value of `kind` from its text form.
 ///
-/// A text is parsed as it is, without quotes. Blobs have no text form.
+/// A text is parsed as it is, without quotes. Blobs have no text form. Integers have the forms of
+/// [`integer`].
 ///
 /// # Errors
 /// The expected form, as the text after "not" in a message.
@@ -24,7 +25,7 @@ pub fn parse<'a>(kind: &Kind, text: &'a str) -> Result<ValueRef<'a>, &'static st
             "false" | "0" => Ok(ValueRef::Bool(false)),
             _ => Err("true or false"),
         },
-        Kind::Int { .. } => text.parse().map(ValueRef::Int).map_err(|_| "a 64-bit integer"),
+        Kind::Int { .. } => integer(text).map(ValueRef::Int).ok_or("a 64-bit integer"),
         Kind::Float => match text.parse::<f64>() {
             Ok(value) if value.is_finite() => Ok(ValueRef::Float(value)),
             _ => Err("a finite number"),
@@ -57,6 +58,24 @@ pub fn parse<'a>(kind: &Kind, text: &'a str) -> Result<ValueRef<'a>, &'static st
         Kind::Reference { key: KeyKind::Uuid, .. } => parse(&Kind::Uuid, text),
         Kind::Reference { key: KeyKind::Text, .. } => Ok(ValueRef::Text(text)),
     }
+}
+
+/// Parses an integer. `10.0` and `1e1` are the integer 10, as in JSON Schema. Larger numbers than a
+/// float has exactly are integers without these forms.
+///
+/// ```
+/// use marmota_model::text::integer;
+/// assert_eq!(integer("9007199254740993"), Some(9_007_199_254_740_993));
+/// assert_eq!(integer("10.0"), Some(10));
+/// assert_eq!(integer("10.5"), None);
+/// ```
+#[must_use]
+pub fn integer(text: &str) -> Option<i64> {
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    text.parse().ok().or_else(|| {
+        let number: f64 = text.parse().ok()?;
+        (number.fract() == 0.0 && number.abs() <= EXACT_MAX).then_some(number as i64)
+    })
 }
 
 /// The value of an enum's name in a row.

@@ -7,6 +7,7 @@ use super::compiled_rule::CompiledRule;
 use super::relation::Links;
 use super::view::View;
 use super::{JsonMember, TableShape};
+use crate::schema::text::integer;
 use crate::value::excerpt::excerpt;
 use crate::{
     Error, Field, FieldSet, Index, KeyKind, Kind, Result, Schema, Value, ValueRef, Violation,
@@ -242,7 +243,7 @@ impl Table {
     #[must_use]
     pub fn parse_key(&self, text: &str) -> Option<Value> {
         match self.key_kind {
-            KeyKind::Auto => text.parse().ok().map(Value::Int),
+            KeyKind::Auto => integer(text).map(Value::Int),
             KeyKind::Uuid => crate::Uuid::try_parse(text).ok().map(Value::Uuid),
             KeyKind::Text => Some(Value::Text(text.to_owned())),
         }

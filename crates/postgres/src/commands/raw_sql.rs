@@ -15,7 +15,7 @@ use std::sync::Arc;
 use hashbrown::HashMap;
 use marmota_model::{Error, ErrorKind, Kind, Result, RowSink, ValueRef};
 use marmota_store::sql::text::{at_text, begins_with, first_word};
-use marmota_store::sql::{SqlCall, SqlColumn, SqlColumns};
+use marmota_store::sql::{SqlCall, SqlColumn, SqlColumns, SqlRefusal};
 use parking_lot::Mutex;
 
 use self::value_reader::Reading;
@@ -146,7 +146,6 @@ pub(crate) fn announce(call: &SqlCall<'_>) -> Result<Arc<Text>> {
     const READS: &[&str] = &["SELECT", "VALUES", "WITH", "EXPLAIN", "TABLE"];
     const WRITES: &[&str] = &["INSERT", "UPDATE", "DELETE", "MERGE", "WITH"];
     let text = call.text;
-    let refused = |kind, message: &str| Err(at_text(&Error::new(kind, message), text));
     if let Some(name) = call.database {
         let message = format!(
             "there is no database `{name}`: this store has one database, which needs no \
@@ -162,26 +161,18 @@ pub(crate) fn announce(call: &SqlCall<'_>) -> Result<Arc<Text>> {
     if first_word(text).is_empty() && text.trim_start().is_empty() {
         return Err(Error::new(ErrorKind::Invalid, "the text does not contain a statement"));
     }
-    match call.writes {
-        false if begins_with(text, READS) => {}
-        true if begins_with(text, WRITES) => {}
-        false if begins_with(text, WRITES) => {
-            let message = "the statement changes rows, but `sql` only reads: use `execute`";
-            return refused(ErrorKind::Denied, message);
-        }
-        true if begins_with(text, READS) => {
-            let message = "the statement changes nothing: use `sql` to read its rows";
-            return refused(ErrorKind::Invalid, message);
-        }
+    let refusal = match call.writes {
+        false if begins_with(text, READS) => None,
+        true if begins_with(text, WRITES) => None,
+        false if begins_with(text, WRITES) => Some(SqlRefusal::ChangesRows),
+        true if begins_with(text, READS) => Some(SqlRefusal::ChangesNothing),
         _ => {
-            let message = format!(
-                "`{}` is not allowed: `sql` accepts SELECT, VALUES, TABLE, WITH and EXPLAIN; \
-                 `execute` accepts INSERT, UPDATE, DELETE, MERGE and WITH. Use migrations to \
-                 change tables, and `store.transaction` for transactions",
-                marmota_model::text::excerpt(first_word(text))
-            );
-            return Err(Error::new(ErrorKind::Denied, message));
+            let word = first_word(text).to_owned();
+            Some(SqlRefusal::OtherStatement { word, reads: READS, writes: WRITES })
         }
+    };
+    if let Some(refusal) = refusal {
+        return Err(refusal.at(text));
     }
     Ok(Arc::new(Text::plain(&placeholder::numbered(text))))
 }
@@ -272,10 +263,7 @@ fn changed() -> Error {
 #[cold]
 pub(crate) fn refused(failure: &Failure, call: &SqlCall<'_>) -> Error {
     let error = match failure.code() {
-        "25006" if !call.writes => Error::new(
-            ErrorKind::Denied,
-            "the statement changes something, but `sql` only reads: use `execute`",
-        ),
+        "25006" if !call.writes => return SqlRefusal::ChangesRows.at(call.text),
         "42601" if failure.message.contains("multiple commands") => Error::new(
             ErrorKind::Invalid,
             "the text contains more than one statement: run the statements one by one, in a \
@@ -292,7 +280,15 @@ pub(crate) fn refused(failure: &Failure, call: &SqlCall<'_>) -> Error {
             };
             Error::new(ErrorKind::Invalid, format!("{}{place}", failure.message))
         }
-        _ => fault::of(failure),
+        // A file that a function was to read, for example: the disk is well.
+        code if code.starts_with("58P") => Error::new(ErrorKind::Invalid, &*failure.message),
+        // What is left is the statement's fault, unless the server's code is wrong.
+        code => match fault::of(failure) {
+            error if error.kind() == ErrorKind::Engine && !code.starts_with("XX") => {
+                Error::new(ErrorKind::Invalid, &*failure.message)
+            }
+            error => error,
+        },
     };
     let told = at_text(&error, call.text);
     if error.is_retryable() { told.retryable() } else { told }

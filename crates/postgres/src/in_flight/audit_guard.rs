@@ -8,9 +8,8 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use marmota_model::{Error, ErrorKind, FieldSet, Result};
-use marmota_store::sql::SqlCall;
-use marmota_store::sql::text::at_text;
+use marmota_model::{Error, FieldSet, Result};
+use marmota_store::sql::{SqlCall, SqlRefusal};
 
 use crate::commands::command_batch::{CommandBatch, Role};
 use crate::composer::Composer;
@@ -63,11 +62,7 @@ pub(crate) fn refused(composer: &mut Composer, failure: &Failure, call: &SqlCall
     let audited = composer.audited();
     let named = |(_, name): &&(u32, String)| failure.message.contains(&format!("\"{name}\""));
     let table = audited.iter().find(named).map_or("a table", |(_, name)| name);
-    let message = format!(
-        "the statement writes to `{table}`, and raw SQL adds no entries to the history: use the \
-         verbs (`insert`, `patch`, …), or call `.unaudited()` to write without entries"
-    );
-    at_text(&Error::new(ErrorKind::Denied, message), call.text)
+    SqlRefusal::Audited { table: table.to_owned() }.at(call.text)
 }
 
 impl Composer {

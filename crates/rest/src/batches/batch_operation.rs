@@ -79,13 +79,9 @@ struct Member<'a> {
 
 /// Reads an integer, which may be written as `10.0`, as in rows.
 fn integer<'de, D: serde::Deserializer<'de>>(json: D) -> Result<Option<i64>, D::Error> {
-    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     let Some(number) = Option::<serde_json::Number>::deserialize(json)? else { return Ok(None) };
-    let of_float = |float: &f64| float.fract() == 0.0 && float.abs() <= EXACT_MAX;
-    let integer = number.as_i64();
-    let integer = integer.or_else(|| number.as_f64().filter(of_float).map(|float| float as i64));
     let invalid = || serde::de::Error::custom(format!("`{number}` is not an integer"));
-    integer.map(Some).ok_or_else(invalid)
+    marmota_model::text::integer(&number.to_string()).map(Some).ok_or_else(invalid)
 }
 
 /// Validates an operation and converts it to a write of the store, linked to earlier ones.

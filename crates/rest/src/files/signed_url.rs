@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use marmota_http::{Flow, IntoResponse, Method, Request, Response};
+use marmota_model::text::integer;
 use marmota_model::{Error, ErrorKind, Timestamp};
 use marmota_web::{ApiError, ApiResult};
 
@@ -40,7 +41,8 @@ pub(crate) async fn answer(mut field: FileField, request: Request) -> Response {
 async fn sign(field: &mut FileField, request: &Request) -> ApiResult<Response> {
     let mut seconds = SECONDS;
     for (name, value) in request.query_params() {
-        let parsed = value.parse().ok().filter(|seconds| (1..=SECONDS_MAX).contains(seconds));
+        let parsed = integer(&value).and_then(|seconds| u64::try_from(seconds).ok());
+        let parsed = parsed.filter(|seconds| (1..=SECONDS_MAX).contains(seconds));
         seconds = match (&*name, parsed) {
             ("expires_in", Some(seconds)) => seconds,
             _ => {

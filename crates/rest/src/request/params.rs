@@ -21,6 +21,7 @@
 //! ```
 
 use marmota_http::{QueryParams, Request};
+use marmota_model::text::{integer, parse};
 use marmota_model::{
     Comparison, FieldSet, FilterExpr, GroupQuery, Kind, RANKED_ROWS_MAX, RankedQuery, RowQuery,
     SortKey, Table, parse_filter, parse_order, parse_ranking,
@@ -506,10 +507,8 @@ fn append_order(table: &Table, text: &str, query: &mut RowQuery) -> marmota_mode
 
 /// Parses a number of rows, from 0 to `rows_max`. The caller checks whether 0 is allowed.
 pub(crate) fn of_limit(text: &str, rows_max: u64) -> ApiResult<u64> {
-    match text.parse() {
-        Ok(rows) if rows <= rows_max => Ok(rows),
-        _ => Err(limit_range(text, rows_max)),
-    }
+    let rows = integer(text).and_then(|rows| u64::try_from(rows).ok());
+    rows.filter(|rows| *rows <= rows_max).ok_or_else(|| limit_range(text, rows_max))
 }
 
 #[cold]
@@ -541,7 +540,7 @@ fn of_field(table: &Table, position: usize, text: &str) -> ApiResult<FilterExpr>
     if text == "null" && field.nullable && !is_text {
         return Ok(FilterExpr::IsNull { field: position });
     }
-    match marmota_model::text::parse(&field.kind, text) {
+    match parse(&field.kind, text) {
         Ok(value) => Ok(FilterExpr::Compare {
             field: position,
             comparison: Comparison::Equal,

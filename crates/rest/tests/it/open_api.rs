@@ -7,6 +7,7 @@ use marmota_model::{Field, KeyKind, Kind, Literal, OnDelete, Role, Rule, Schema,
 use marmota_rest::{Api, OpenApi};
 use marmota_store::rights::{Grant, Right};
 use marmota_store::{Store, StoreBuilder};
+use regex::Regex;
 use serde_json::{Value, json};
 
 use crate::client::Client;
@@ -117,6 +118,76 @@ fn the_limits_of_values_stand_in_the_document() {
     let operations = document["components"]["schemas"]["batch.operation"]["oneOf"].as_array();
     let has_version = |one: &&Value| one["properties"].get("version").is_some();
     assert_eq!(operations.unwrap().iter().find(has_version), None);
+}
+
+/// The values that the document permits in bodies and URLs are those that the server accepts.
+#[test]
+fn texts_blobs_vectors_and_integers_are_accepted_as_documented() {
+    let shape = vec![
+        Field::new("id", Kind::I64).role(Role::Key),
+        Field::new("data", Kind::Blob).nullable(true),
+        Field::new("at", Kind::Vector { dimensions: 1 }).nullable(true),
+        Field::new("word", Kind::TEXT).nullable(true),
+        Field::new("short", Kind::Blob).nullable(true).rules(vec![Rule::Length { min: 2, max: 4 }]),
+    ];
+    let store = Store::builder(Memory::new()).schema(Schema::new("shape", shape)).open().unwrap();
+    let api = Api::new(&store).router();
+    let server = Server::bind("127.0.0.1:0").unwrap().listeners(1).start(api).unwrap();
+    let mut client = Client::new(server.local_addr());
+    let document = client.get("/api/openapi.json").is(200).value();
+    let fields = document["components"]["schemas"]["shape.new"]["properties"].clone();
+    // One row, and the same in an array.
+    let mut accepts = |row: Value| {
+        let single = client.send("POST /api/shape", &[], row.to_string().as_bytes()).status;
+        let array = json!([row]).to_string();
+        let array = client.send("POST /api/shape", &[], array.as_bytes()).status;
+        assert_eq!(single, array, "{row}");
+        assert!(matches!(single, 201 | 422), "{row}: {single}");
+        single == 201
+    };
+
+    let base64 = Regex::new(fields["data"]["pattern"].as_str().unwrap()).unwrap();
+    for text in [
+        "", "AQID", "AQ", "AQ=", "AQ==", "AQI", "AQI=", "_-8", "AQ===", "AQI==", "AQID=", "A",
+        "AR", "AQJ", "+/8", "é", "A Q", "=", "AQIDBA", "\0",
+    ] {
+        assert_eq!(accepts(json!({ "data": text })), base64.is_match(text), "{text:?}");
+    }
+    let lengths = ["minLength", "maxLength"].map(|name| fields["short"][name].as_u64().unwrap());
+    for (text, fits) in [("AQI", true), ("AQIDBA==", true), ("AQ", false), ("AQIDBAUGBw", false)] {
+        let letters = text.len() as u64;
+        assert_eq!(accepts(json!({ "short": text })), fits, "{text}");
+        assert!(!fits || (lengths[0]..=lengths[1]).contains(&letters), "{text}: {lengths:?}");
+    }
+    let number = &fields["at"]["items"];
+    let [least, most] = ["minimum", "maximum"].map(|name| number[name].as_f64().unwrap());
+    for number in [0.0, least, most, 1e-300, least * 1.001, most * 1.001, 1e39, -1e300] {
+        let is_valid = (least..=most).contains(&number);
+        assert_eq!(accepts(json!({ "at": [number] })), is_valid, "{number}");
+    }
+
+    let parameters = document["paths"]["/api/shape"]["get"]["parameters"].as_array().unwrap();
+    let word = parameters.iter().find(|one| one["name"] == "word").unwrap();
+    let text = Regex::new(word["schema"]["pattern"].as_str().unwrap()).unwrap();
+    for (value, query) in [("a", "a"), ("\0", "%00"), ("a\0b", "a%00b"), ("", "")] {
+        let status = if text.is_match(value) { 200 } else { 400 };
+        client.get(&format!("/api/shape?word={query}")).is(status);
+    }
+    // As in JSON Schema, 1.0 is an integer.
+    for (path, status) in [
+        ("?id=1.0", 200),
+        ("?id=1e0", 200),
+        ("?id=1.5", 400),
+        ("?id=x", 400),
+        ("?limit=2.0", 200),
+        ("?limit=2.5", 400),
+        ("?filter=id%3D1.0", 200),
+        ("/1.0", 200),
+        ("/1.5", 400),
+        ("/inf", 400),
+    ] {
+        client.get(&format!("/api/shape{path}")).is(status);
+    }
 }
 
 #[test]

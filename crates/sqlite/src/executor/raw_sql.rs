@@ -13,14 +13,15 @@ use marmota_model::{Error, ErrorKind, Kind, Result, RowSink, ValueForm, ValueRef
 use marmota_store::borrowed_table::BorrowedTables;
 use marmota_store::row_buffer::RowBuffer;
 use marmota_store::sql::text::{at_text, begins_with, first_word};
-use marmota_store::sql::{Lender, SqlCall, SqlColumn, SqlColumns, Wanted};
+use marmota_store::sql::{Lender, SqlCall, SqlColumn, SqlColumns, SqlRefusal, Wanted};
 
 use crate::executor::Executor;
 use crate::executor::read_budget::{FIRST_BUDGET, late};
 use crate::fault;
 use crate::ffi::virtual_table::Loan;
 use crate::ffi::{
-    Cells, Described, Run, StatementId, Stored, Unfit, has_nul, is_misunderstood, utf8,
+    Cells, Described, Failure, Run, StatementId, Stored, Unfit, code, has_nul, is_misunderstood,
+    utf8,
 };
 use crate::sql_words::sql_literal;
 use crate::statement::column::{bound_value, read};
@@ -160,7 +161,7 @@ impl Executor {
         let mut run = self.connection.start(id);
         run.bind_all(call.values.iter().map(bound_value));
         let (mut rows, mut cells) = (0, Cells::new());
-        let failed = |failure| at_text(&fault::of(&failure), call.text);
+        let failed = |failure| of_step(&failure, call.text);
         let ended = loop {
             match run.step() {
                 Ok(true) => {}
@@ -364,41 +365,19 @@ fn check_use(text: &Text, call: &SqlCall<'_>) -> Result<()> {
         return Err(Error::new(ErrorKind::Denied, message));
     }
     if let Some(table) = text.audited.as_ref().filter(|_| call.writes && !call.unaudited) {
-        let message = format!(
-            "the statement writes to `{table}`, and raw SQL adds no entries to the history: use \
-             the verbs (`insert`, `patch`, …), or call `.unaudited()` to write without entries \
-             (in: {})",
-            excerpt(call.text)
-        );
-        return Err(Error::new(ErrorKind::Denied, message));
+        return Err(SqlRefusal::Audited { table: table.to_string() }.at(call.text));
     }
-    match (call.writes, text.writes) {
-        (false, true) if is_one_of(WRITES) => {
-            let message = format!(
-                "the statement changes rows, but `sql` only reads: use `execute` (in: {})",
-                excerpt(call.text)
-            );
-            Err(Error::new(ErrorKind::Denied, message))
-        }
-        (false, false) if is_one_of(READS) => Ok(()),
-        (true, true) if is_one_of(WRITES) => Ok(()),
-        (true, false) if is_one_of(READS) => {
-            let message = format!(
-                "the statement changes nothing: use `sql` to read its rows (in: {})",
-                excerpt(call.text)
-            );
-            Err(Error::new(ErrorKind::Invalid, message))
-        }
+    let refusal = match (call.writes, text.writes) {
+        (false, false) if is_one_of(READS) => return Ok(()),
+        (true, true) if is_one_of(WRITES) => return Ok(()),
+        (false, true) if is_one_of(WRITES) => SqlRefusal::ChangesRows,
+        (true, false) if is_one_of(READS) => SqlRefusal::ChangesNothing,
         _ => {
-            let message = format!(
-                "`{}` is not allowed: `sql` accepts SELECT, VALUES, WITH and EXPLAIN; `execute` \
-                 accepts INSERT, REPLACE, UPDATE, DELETE and WITH. Use migrations to change \
-                 tables, and `store.transaction` for transactions",
-                excerpt(first_word(call.text))
-            );
-            Err(Error::new(ErrorKind::Denied, message))
+            let word = first_word(call.text).to_owned();
+            SqlRefusal::OtherStatement { word, reads: READS, writes: WRITES }
         }
-    }
+    };
+    Err(refusal.at(call.text))
 }
 
 #[cold]
@@ -425,15 +404,25 @@ fn unfit_text(unfit: &Unfit, text: &str) -> Error {
                 None => String::new(),
             };
             let hint = match failure.message() {
-                words if words.ends_with("may not be modified") => {
-                    ": use the verbs (`insert`, `update`, …) to write rows in memory"
-                }
+                words if words.ends_with("may not be modified") => ": SQL writes no rows in memory",
                 _ => "",
             };
             let message = format!("{}{hint}{place} (in: {})", failure.message(), excerpt(text));
             Error::new(ErrorKind::Invalid, message)
         }
     }
+}
+
+/// Returns the error of a statement that failed while it ran.
+#[cold]
+fn of_step(failure: &Failure, text: &str) -> Error {
+    // Its values do not fit a function: malformed JSON, for example.
+    let is_of_statement = failure.code() == code::ERROR;
+    let error = match is_of_statement {
+        true => Error::new(ErrorKind::Invalid, failure.message()),
+        false => fault::of(failure),
+    };
+    at_text(&error, text)
 }
 
 fn excerpt(text: &str) -> String {

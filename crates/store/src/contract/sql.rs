@@ -1,6 +1,7 @@
 //! Raw SQL: statements with bound values, and their rows. The verbs are in `verbs/sql.rs`. An engine
 //! that supports SQL declares so in its [`Capability`](crate::engine::Capability).
 
+mod refusal;
 pub mod text;
 
 use std::cell::OnceCell;
@@ -9,6 +10,8 @@ use std::sync::Arc;
 use marmota_model::{Error, ErrorKind, FieldValue, Kind, Result, Table, Value, ValueRef, json};
 
 use crate::contract::borrowed_table::BorrowedTables;
+
+pub use self::refusal::SqlRefusal;
 
 /// A statement that is passed to an engine.
 ///

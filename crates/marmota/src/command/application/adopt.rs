@@ -11,11 +11,12 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use marmota_app::{AdoptedDatabase, AppFormat};
+use serde_json::{Value, json};
 
-use crate::command::{Done, complain, notice, own_name, report};
+use crate::command::{Done, JsonOutput, complain, own_name};
 
 /// Makes the file of a database, and reports what it does not state.
-pub(super) fn run(url: &str, schema: Option<&str>, out: Option<&Path>) -> Done {
+pub(super) fn run(url: &str, schema: Option<&str>, out: Option<&Path>, output: JsonOutput) -> Done {
     let url = with_schema(url, schema)?;
     if !crate::restore::is_there(&url) {
         return Err(format!("there is no database at {url}").into());
@@ -26,8 +27,8 @@ pub(super) fn run(url: &str, schema: Option<&str>, out: Option<&Path>) -> Done {
         return Err(message.into());
     };
     let adopted = AdoptedDatabase::of(&tables)?;
-    for remark in &adopted.remarks {
-        complain(remark);
+    if !output.is_json() {
+        adopted.remarks.iter().for_each(complain);
     }
     let count = adopted.app.schemas().len();
     if count == 0 {
@@ -37,19 +38,30 @@ pub(super) fn run(url: &str, schema: Option<&str>, out: Option<&Path>) -> Done {
         AppFormat::Toml => adopted.to_toml(),
         AppFormat::Json => adopted.app.to_json() + "\n",
     };
+    let json = |file: Option<&Path>| {
+        let app: Option<Value> = match file {
+            None => serde_json::from_str(&adopted.app.to_json()).ok(),
+            Some(_) => None,
+        };
+        let remarks: Vec<String> = adopted.remarks.iter().map(ToString::to_string).collect();
+        json!({ "file": file, "tables": count, "remarks": remarks, "app": app })
+    };
     let Some(path) = out else {
-        report(text.trim_end())?;
+        output.report(|| json(None), || text.trim_end().to_owned())?;
         return Ok(ExitCode::SUCCESS);
     };
     let name = path.display();
     std::fs::File::create_new(path)
         .and_then(|mut file| file.write_all(text.as_bytes()))
         .map_err(|error| format!("cannot write {name}: {error}"))?;
-    let tables = if count == 1 { "1 table".to_owned() } else { format!("{count} tables") };
-    notice(format_args!(
-        "Wrote {name}: {tables}. Next: {} serve --app {name} --db {url}",
-        own_name()
-    ));
+    output.notice(
+        || json(Some(path)),
+        || {
+            let tables = if count == 1 { "1 table".to_owned() } else { format!("{count} tables") };
+            let program = own_name();
+            format!("Wrote {name}: {tables}. Next: {program} serve --app {name} --db {url}")
+        },
+    );
     Ok(ExitCode::SUCCESS)
 }
 

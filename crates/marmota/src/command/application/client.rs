@@ -8,9 +8,10 @@ use std::{env, fs};
 use clap::Args;
 use marmota_client::{ClientLanguage, DescribedTables, generate};
 use marmota_store::rights::is_internal;
+use serde_json::json;
 use ureq::tls::{RootCerts, TlsConfig};
 
-use crate::command::{Command, Done, report};
+use crate::command::{Command, Done, JsonOutput};
 
 /// The time limit for reading the description of a server's tables.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -39,6 +40,8 @@ pub(in crate::command) struct Client {
     /// An API key or a session token for --url. The client has what its user may read and write
     #[arg(long, value_name = "TOKEN", env = "MARMOTA_API_KEY", hide_env_values = true)]
     token: Option<String>,
+    #[command(flatten)]
+    output: JsonOutput,
 }
 
 impl Client {
@@ -68,7 +71,13 @@ impl Client {
             write(&self.out.join(&file.path), &file.text)?;
         }
         let (count, folder) = (files.len(), self.out.display());
-        report(format_args!("Wrote {count} files to {folder}"))?;
+        self.output.report(
+            || {
+                let files: Vec<_> = files.iter().map(|file| &file.path).collect();
+                json!({ "folder": self.out, "files": files })
+            },
+            || format!("Wrote {count} files to {folder}"),
+        )?;
         Ok(ExitCode::SUCCESS)
     }
 }

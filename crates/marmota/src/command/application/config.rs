@@ -22,10 +22,11 @@ use std::process::ExitCode;
 use clap::parser::ValueSource;
 use clap::{Arg, Args, FromArgMatches, Subcommand};
 use marmota_app::settings::{is_flag, setting_key};
+use serde_json::json;
 
 use super::CurrentSettings;
 use crate::command::serve::Serve;
-use crate::command::{Command, Done, report};
+use crate::command::{Command, Done, JsonOutput, aligned};
 
 /// Shows and checks the settings of `serve`
 ///
@@ -42,7 +43,10 @@ enum Action {
     /// Check the file and the environment, and do nothing
     ///
     /// An unknown key and an invalid value are reported with their line and column. Exits with 1 then.
-    Check,
+    Check {
+        #[command(flatten)]
+        output: JsonOutput,
+    },
     /// Print each setting, its value, and where the value is from
     ///
     /// Passwords in URLs are printed as `***`.
@@ -50,9 +54,8 @@ enum Action {
         /// Print only the settings that differ from their defaults
         #[arg(long)]
         changed: bool,
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: JsonOutput,
     },
 }
 
@@ -61,27 +64,27 @@ impl ConfigCommand {
     pub(in crate::command) fn run(&self, command: &Command) -> Done {
         let settings = current(command)?;
         match self.action {
-            Action::Check => {
-                report(match settings.iter().filter(|one| one.is_changed).count() {
-                    0 => "All settings have their defaults.".to_owned(),
-                    1 => "1 setting is valid.".to_owned(),
-                    count => format!("{count} settings are valid."),
-                })?;
+            Action::Check { output } => {
+                let count = settings.iter().filter(|one| one.is_changed).count();
+                output.report(
+                    || json!({ "settings": count }),
+                    || match count {
+                        0 => "All settings have their defaults.".to_owned(),
+                        1 => "1 setting is valid.".to_owned(),
+                        count => format!("{count} settings are valid."),
+                    },
+                )?;
             }
-            Action::Show { changed, json } => {
-                let shown = settings.iter().filter(|one| !changed || one.is_changed);
-                if json {
-                    let rows: Vec<_> = shown.map(Setting::to_json).collect();
-                    report(serde_json::to_string_pretty(&rows)?)?;
-                } else {
-                    let shown: Vec<&Setting> = shown.collect();
-                    let widths = |of: fn(&Setting) -> usize| shown.iter().map(|one| of(one)).max();
-                    let key = widths(|one| one.key.len()).unwrap_or(0);
-                    let value = widths(|one| one.value.chars().count()).unwrap_or(0).min(40);
-                    for Setting { key: name, value: text, source, .. } in shown {
-                        report(format_args!("{name:key$}  {text:value$}  {source}"))?;
-                    }
-                }
+            Action::Show { changed, output } => {
+                let shown = || settings.iter().filter(|one| !changed || one.is_changed);
+                output.report(
+                    || shown().map(Setting::to_json).collect(),
+                    || {
+                        aligned(shown().map(|Setting { key, value, source, .. }| {
+                            [key.as_str(), value.as_str(), source.as_str()]
+                        }))
+                    },
+                )?;
             }
         }
         Ok(ExitCode::SUCCESS)

@@ -20,8 +20,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use serde_json::json;
 
-use crate::command::{Command, Done, notice, own_name};
+use crate::command::{Command, Done, JsonOutput, own_name};
 
 /// Creates a folder with an application: its tables, its settings
 ///
@@ -31,6 +32,8 @@ use crate::command::{Command, Done, notice, own_name};
 pub(in crate::command) struct New {
     /// The folder, which must be missing or empty; its last part is the application's name
     folder: PathBuf,
+    #[command(flatten)]
+    output: JsonOutput,
 }
 
 /// The first settings.
@@ -92,9 +95,10 @@ impl New {
             write(&folder.join(file), text)?;
         }
         let program = own_name();
-        notice(format_args!(
-            "Created {name}: {app}, {config}. Next:\n  cd {name}\n  {program} serve"
-        ));
+        self.output.notice(
+            || json!({ "folder": folder, "files": [app, config, ".gitignore"] }),
+            || format!("Created {name}: {app}, {config}. Next:\n  cd {name}\n  {program} serve"),
+        );
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -19,10 +19,11 @@ use std::rc::Rc;
 use clap::{Args, Subcommand};
 use marmota_app::{AppFile, AppFormat, AppGroup};
 use marmota_store::rights::is_internal;
+use serde_json::json;
 
 use super::adopt;
 use crate::command::migrate::Migrate;
-use crate::command::{Command, Database, Done, own_name, report};
+use crate::command::{Command, Database, Done, JsonOutput, own_name, report};
 
 /// Checks the file with the tables, and applies it to the database
 ///
@@ -40,12 +41,17 @@ enum Action {
     ///
     /// Names, kinds, rules, defaults, references, relations and the rules of grants are checked. An
     /// error has its line and column where it has one. Exits with 1 then.
-    Check,
+    Check {
+        #[command(flatten)]
+        output: JsonOutput,
+    },
     /// Show what the file changes in the database: exits with 0 if it changes nothing, with 3 if changes
     /// are pending, with 4 if a change would be refused
     Diff {
         #[command(flatten)]
         database: Database,
+        #[command(flatten)]
+        output: JsonOutput,
     },
     /// Change the database so that it fits the file
     Apply(Migrate),
@@ -73,6 +79,8 @@ enum Action {
         /// The new file, in TOML, or in JSON if its name ends with .json. Default: standard output
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
+        #[command(flatten)]
+        output: JsonOutput,
     },
     /// Print the JSON Schema of the file, for editors
     ///
@@ -84,10 +92,10 @@ impl SchemaCommand {
     /// Executes the action.
     pub(in crate::command) fn run(&self, command: &Command) -> Done {
         match &self.action {
-            Action::Check => check(command),
-            Action::Diff { database } => {
+            Action::Check { output } => check(command, *output),
+            Action::Diff { database, output } => {
                 file(command)?;
-                Migrate::dry_run_of(database).run(command)
+                Migrate::dry_run_of(database, *output).run(command)
             }
             Action::Apply(migrate) => {
                 file(command)?;
@@ -103,8 +111,8 @@ impl SchemaCommand {
                 report(text.trim_end())?;
                 Ok(ExitCode::SUCCESS)
             }
-            Action::Adopt { url, schema, out } => {
-                adopt::run(url, schema.as_deref(), out.as_deref())
+            Action::Adopt { url, schema, out, output } => {
+                adopt::run(url, schema.as_deref(), out.as_deref(), *output)
             }
             Action::JsonSchema => {
                 report(AppFile::json_schema())?;
@@ -128,17 +136,22 @@ fn file(command: &Command) -> Result<Rc<AppFile>, Box<dyn std::error::Error>> {
 }
 
 /// Checks the file without its database.
-fn check(command: &Command) -> Done {
+fn check(command: &Command, output: JsonOutput) -> Done {
     let app = file(command)?;
     let path = command.files.path().unwrap_or_else(|| "app.toml".as_ref()).display();
     command.files.check(&app).map_err(|error| format!("{path}: {}", error.message()))?;
-    let count = |count: usize, noun: &str| match count {
-        1 => format!("1 {noun}"),
-        _ => format!("{count} {noun}s"),
-    };
     let (tables, groups) = (app.schemas().len(), app.groups().len());
-    let (tables, groups) = (count(tables, "table"), count(groups, "group"));
-    report(format_args!("{path}: {tables} and {groups}, valid"))?;
+    output.report(
+        || json!({ "file": path.to_string(), "tables": tables, "groups": groups }),
+        || {
+            let count = |count: usize, noun: &str| match count {
+                1 => format!("1 {noun}"),
+                _ => format!("{count} {noun}s"),
+            };
+            let (tables, groups) = (count(tables, "table"), count(groups, "group"));
+            format!("{path}: {tables} and {groups}, valid")
+        },
+    )?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -38,9 +38,9 @@ use clap::{Args, Subcommand, ValueEnum};
 use marmota_jobs::{Cancellation, JobAdmin, JobId, JobQuery, JobRow, JobState};
 use marmota_model::{Error, ErrorKind, Result, text};
 use marmota_store::{Store, StoreBuilder};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::command::{Command, Database, Done, report};
+use crate::command::{Command, Database, Done, JsonOutput, aligned};
 
 /// Shows and changes the durable jobs of the database
 #[derive(Args)]
@@ -64,9 +64,8 @@ enum Action {
         /// The maximum number of jobs
         #[arg(long, default_value_t = 100)]
         limit: u64,
-        /// Print a JSON array
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: JsonOutput,
     },
     /// Show a job with its input and error
     Show {
@@ -87,9 +86,8 @@ enum Action {
     Statistics {
         #[command(flatten)]
         database: Database,
-        /// Print a JSON array
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: JsonOutput,
     },
 }
 
@@ -101,9 +99,8 @@ struct Selected {
     id: String,
     #[command(flatten)]
     database: Database,
-    /// Print a JSON object
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: JsonOutput,
 }
 
 /// A state of jobs, as a value of `--state`.
@@ -140,7 +137,7 @@ impl Job {
     /// A database without jobs, a missing job, or a job whose state does not fit the action.
     pub(in crate::command) fn run(&self, command: &Command) -> Done {
         match &self.action {
-            Action::List { database, queue, state, limit, json } => {
+            Action::List { database, queue, state, limit, output } => {
                 let store = open(command, command.url(database))?;
                 let mut query = JobQuery::new().limit(*limit);
                 if let Some(queue) = queue {
@@ -151,11 +148,10 @@ impl Job {
                 }
                 let jobs = JobAdmin::new(&store).list(&query).run()?;
                 store.close()?;
-                if *json {
-                    report(Value::Array(jobs.iter().map(JobRow::to_json).collect()))?;
-                } else {
-                    jobs.iter().try_for_each(|job| report(job.line()))?;
-                }
+                output.report(
+                    || jobs.iter().map(JobRow::to_json).collect(),
+                    || aligned(jobs.iter().map(JobRow::columns)),
+                )?;
             }
             Action::Show { job } => {
                 let (store, id) = job.open(command)?;
@@ -182,15 +178,14 @@ impl Job {
                 }
                 job.print(&row, || format!("{id} is {}", row.state.name()))?;
             }
-            Action::Statistics { database, json } => {
+            Action::Statistics { database, output } => {
                 let store = open(command, command.url(database))?;
                 let queues = JobAdmin::new(&store).statistics().run()?;
                 store.close()?;
-                if *json {
-                    report(json!(queues))?;
-                } else {
-                    queues.iter().try_for_each(report)?;
-                }
+                output.report(
+                    || json!(queues),
+                    || queues.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"),
+                )?;
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -210,7 +205,7 @@ impl Selected {
         row: &JobRow,
         text: impl FnOnce() -> String,
     ) -> std::result::Result<(), crate::command::OutputError> {
-        if self.json { report(row.to_json()) } else { report(text()) }
+        self.output.report(|| row.to_json(), text)
     }
 }
 

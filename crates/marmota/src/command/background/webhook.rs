@@ -30,9 +30,9 @@ use marmota_webhooks::Webhook as Definition;
 use marmota_webhooks::{
     DeliveryQuery, DeliveryRow, DeliveryState, WebhookOptions, WebhookRow, WebhookWorker, Webhooks,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::command::{Command, Database, Done, report};
+use crate::command::{Command, Database, Done, JsonOutput, aligned};
 
 /// Shows and changes the webhooks of the database
 #[derive(Args)]
@@ -47,9 +47,8 @@ enum Action {
     List {
         #[command(flatten)]
         database: Database,
-        /// Print a JSON array
-        #[arg(long)]
-        json: bool,
+        #[command(flatten)]
+        output: JsonOutput,
     },
     /// Print the secret of a webhook, with which its receiver verifies signatures
     Secret {
@@ -76,9 +75,6 @@ enum Action {
         /// The maximum number of deliveries, at most 1000
         #[arg(long, default_value_t = 100)]
         limit: u64,
-        /// Print a JSON array
-        #[arg(long)]
-        json: bool,
     },
     /// Send a delivery again, or those that were given up
     Replay {
@@ -161,6 +157,8 @@ struct Named {
     name: String,
     #[command(flatten)]
     database: Database,
+    #[command(flatten)]
+    output: JsonOutput,
 }
 
 impl Webhook {
@@ -169,48 +167,44 @@ impl Webhook {
     /// # Errors
     /// A database without webhooks, a missing webhook or delivery.
     pub(in crate::command) fn run(&self, command: &Command) -> Done {
-        let database = match &self.action {
-            Action::List { database, .. } => database,
+        let (database, output) = match &self.action {
+            Action::List { database, output } => (database, output),
             Action::Secret { webhook }
             | Action::Enable { webhook }
             | Action::Disable { webhook }
             | Action::Deliveries { webhook, .. }
-            | Action::Replay { webhook, .. } => &webhook.database,
+            | Action::Replay { webhook, .. } => (&webhook.database, &webhook.output),
         };
         let store = open(command, command.url(database))?;
-        let lines = block_on(self.execute(&Webhooks::new(&store)));
+        let done = block_on(self.execute(&Webhooks::new(&store)));
         store.close()?;
-        lines?.into_iter().try_for_each(report)?;
+        let (json, text) = done?;
+        output.report(|| json, || text)?;
         Ok(ExitCode::SUCCESS)
     }
 
-    /// Executes the action, and returns the lines to print.
-    async fn execute(&self, webhooks: &Webhooks) -> Result<Vec<String>> {
+    /// Executes the action, and returns its result as JSON and as text.
+    async fn execute(&self, webhooks: &Webhooks) -> Result<(Value, String)> {
         Ok(match &self.action {
-            Action::List { json, .. } => {
+            Action::List { .. } => {
                 let rows = webhooks.list().await?;
-                match json {
-                    true => vec![array(rows.iter().map(WebhookRow::to_json))],
-                    false => rows.iter().map(line_of_webhook).collect(),
-                }
+                let json = rows.iter().map(WebhookRow::to_json).collect();
+                (json, aligned(rows.iter().map(cells_of_webhook)))
             }
-            Action::Secret { webhook } => vec![webhooks.secret(&webhook.name).await?],
-            Action::Enable { webhook } => {
-                vec![line_of_webhook(&webhooks.enable(&webhook.name).await?)]
+            Action::Secret { webhook } => {
+                let secret = webhooks.secret(&webhook.name).await?;
+                (json!({ "name": webhook.name, "secret": secret }), secret)
             }
-            Action::Disable { webhook } => {
-                vec![line_of_webhook(&webhooks.disable(&webhook.name).await?)]
-            }
-            Action::Deliveries { webhook, state, limit, json } => {
+            Action::Enable { webhook } => one(&webhooks.enable(&webhook.name).await?),
+            Action::Disable { webhook } => one(&webhooks.disable(&webhook.name).await?),
+            Action::Deliveries { webhook, state, limit } => {
                 let mut query = DeliveryQuery::new().limit(*limit);
                 if let Some(state) = state {
                     query = query.state(*state);
                 }
                 let rows = webhooks.deliveries(&webhook.name, query).await?;
-                match json {
-                    true => vec![array(rows.iter().map(DeliveryRow::to_json))],
-                    false => rows.iter().map(line_of_delivery).collect(),
-                }
+                let json = rows.iter().map(DeliveryRow::to_json).collect();
+                (json, aligned(rows.iter().map(cells_of_delivery)))
             }
             Action::Replay { webhook, id, .. } => {
                 let count = match id {
@@ -221,27 +215,30 @@ impl Webhook {
                     None => webhooks.replay_failed(&webhook.name).await?,
                 };
                 let what = if count == 1 { "delivery is" } else { "deliveries are" };
-                vec![format!("{}: {count} {what} sent again", webhook.name)]
+                let text = format!("{}: {count} {what} sent again", webhook.name);
+                (json!({ "name": webhook.name, "replayed": count }), text)
             }
         })
     }
 }
 
-fn array(objects: impl Iterator<Item = Value>) -> String {
-    Value::Array(objects.collect()).to_string()
+/// Returns a webhook as JSON and as a line.
+fn one(row: &WebhookRow) -> (Value, String) {
+    (row.to_json(), aligned([cells_of_webhook(row)]))
 }
 
-fn line_of_webhook(row: &WebhookRow) -> String {
+fn cells_of_webhook(row: &WebhookRow) -> [String; 5] {
     let WebhookRow { name, state, of_table, url, reason, .. } = row;
-    let reason = reason.as_ref().map(|reason| format!("  {reason}")).unwrap_or_default();
-    format!("{name}  {}  {of_table}  {url}{reason}", state.name())
+    let reason = reason.as_ref().map(ToString::to_string).unwrap_or_default();
+    [name.clone(), state.name().to_owned(), of_table.clone(), url.clone(), reason]
 }
 
-fn line_of_delivery(row: &DeliveryRow) -> String {
+fn cells_of_delivery(row: &DeliveryRow) -> [String; 7] {
     let DeliveryRow { id, state, event, row, attempts, created_at, error, .. } = row;
-    let error = error.as_ref().map(|error| format!("  {error}")).unwrap_or_default();
+    let error = error.as_ref().map(ToString::to_string).unwrap_or_default();
     let attempts = if *attempts == 1 { "1 attempt".into() } else { format!("{attempts} attempts") };
-    format!("{id}  {}  {event}  {row}  {attempts}  {created_at}{error}", state.name())
+    let (id, state, at) = (id.to_string(), state.name().to_owned(), created_at.to_string());
+    [id, state, event.to_string(), row.to_string(), attempts, at, error]
 }
 
 /// Opens a database that has webhooks. Their tables are not made in another one.

@@ -16,8 +16,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use serde_json::json;
 
-use crate::command::{Command, Done, own_name, report};
+use crate::command::{Command, Done, JsonOutput, own_name};
 
 /// The options of the unit for a program without a file of settings.
 const OPTIONS: &str =
@@ -43,6 +44,8 @@ pub(in crate::command) struct DeployFiles {
     /// The folder; it is made if it is missing. Existing files are not replaced
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
+    #[command(flatten)]
+    output: JsonOutput,
 }
 
 impl DeployFiles {
@@ -68,12 +71,16 @@ impl DeployFiles {
             let path = path.display();
             return Err(format!("{path} exists: name another folder, or remove the file").into());
         }
-        for (path, text) in files {
+        for (path, text) in &files {
             let write =
-                fs::File::create_new(&path).and_then(|mut file| file.write_all(text.as_bytes()));
+                fs::File::create_new(path).and_then(|mut file| file.write_all(text.as_bytes()));
             write.map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-            report(path.display())?;
         }
+        let paths = || files.iter().map(|(path, _)| path.display().to_string());
+        self.output.report(
+            || json!({ "files": paths().collect::<Vec<_>>() }),
+            || paths().collect::<Vec<_>>().join("\n"),
+        )?;
         Ok(ExitCode::SUCCESS)
     }
 }

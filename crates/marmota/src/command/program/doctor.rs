@@ -30,7 +30,7 @@ use clap::Args;
 use marmota_store::plan::Destructive;
 use serde_json::json;
 
-use crate::command::{Command, Database, Done, report};
+use crate::command::{Command, Database, Done, JsonOutput, aligned};
 
 /// Checks the machine, the database and the settings
 ///
@@ -43,9 +43,8 @@ pub(in crate::command) struct Doctor {
     /// The address that is checked
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<String>,
-    /// Print a JSON array
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: JsonOutput,
 }
 
 /// The number of descriptors that a server with many connections needs.
@@ -101,16 +100,19 @@ impl Doctor {
             ("address", address(self.listen.as_deref().unwrap_or(command.listen))),
         ];
         let findings = findings.map(|(subject, (health, text))| Finding { health, subject, text });
-        if self.json {
-            let rows = findings.iter().map(|Finding { health, subject, text }| {
-                json!({ "subject": subject, "health": health.name(), "text": text })
-            });
-            report(serde_json::to_string_pretty(&rows.collect::<Vec<_>>())?)?;
-        } else {
-            for Finding { health, subject, text } in &findings {
-                report(format_args!("{:<8} {subject:<11} {text}", health.name()))?;
-            }
-        }
+        self.output.report(
+            || {
+                let rows = findings.iter().map(|Finding { health, subject, text }| {
+                    json!({ "subject": subject, "health": health.name(), "text": text })
+                });
+                rows.collect()
+            },
+            || {
+                aligned(findings.iter().map(|Finding { health, subject, text }| {
+                    [health.name(), subject, text.as_str()]
+                }))
+            },
+        )?;
         let is_failed = findings.iter().any(|finding| finding.health == Health::Failed);
         Ok(if is_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }

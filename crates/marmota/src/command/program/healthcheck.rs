@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use clap::Args;
 use marmota_http::{Address, ToAddresses};
+use serde_json::json;
 
-use crate::command::{Command, Done, report};
+use crate::command::{Command, Done, JsonOutput};
 
 /// The bytes of an answer that are read: the status is in the first line.
 const ANSWER_BYTES_MAX: usize = 64;
@@ -35,6 +36,8 @@ pub(in crate::command) struct HealthCheck {
     #[arg(long, value_name = "MS", default_value_t = 2_000,
           value_parser = clap::value_parser!(u64).range(1..))]
     timeout_ms: u64,
+    #[command(flatten)]
+    output: JsonOutput,
 }
 
 /// A connection to the server.
@@ -48,7 +51,10 @@ impl HealthCheck {
         let failed = |error: std::io::Error| format!("{listen} does not answer: {error}");
         let mut connection = self.connect(listen).map_err(failed)?;
         if self.tls {
-            report(format_args!("{listen} accepts connections"))?;
+            self.output.report(
+                || json!({ "address": listen, "status": null }),
+                || format!("{listen} accepts connections"),
+            )?;
             return Ok(ExitCode::SUCCESS);
         }
         let request = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
@@ -66,7 +72,10 @@ impl HealthCheck {
         let status = line.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3));
         match status.and_then(|status| status.parse::<u16>().ok()) {
             Some(status) if status < 500 => {
-                report(format_args!("{listen} answers ({status})"))?;
+                self.output.report(
+                    || json!({ "address": listen, "status": status }),
+                    || format!("{listen} answers ({status})"),
+                )?;
                 Ok(ExitCode::SUCCESS)
             }
             Some(status) => Err(format!("{listen} is not healthy: status {status}").into()),

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use clap::Args;
 use serde_json::json;
 
-use crate::command::{Command, Done, own_name, report};
+use crate::command::{Command, Done, JsonOutput, own_name};
 
 /// The optional features of the build, in the order of the guide.
 const FEATURES: [(&str, bool); 26] = [
@@ -54,9 +54,8 @@ pub(in crate::command) struct Version {
     /// the target too
     #[arg(long, short)]
     verbose: bool,
-    /// Print all of it as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: JsonOutput,
 }
 
 impl Version {
@@ -64,23 +63,26 @@ impl Version {
     pub(in crate::command) fn run(&self, command: &Command) -> Done {
         let version = if command.version.is_empty() { "unknown" } else { command.version };
         let name = own_name();
-        if self.json {
-            let text = json!({
-                "program": name,
-                "version": version,
-                "marmota": marmota_version(),
-                "features": features().split(", ").collect::<Vec<_>>(),
-                "sqlite": sqlite(),
-                "commit": command.commit,
-                "target": target(),
-            });
-            report(serde_json::to_string_pretty(&text)?)?;
-        } else if self.verbose {
-            let commit = command.commit.unwrap_or("unknown");
-            report(format_args!("{name} {}\ncommit {commit}\ntarget {}", long(version), target()))?;
-        } else {
-            report(format_args!("{name} {version}"))?;
-        }
+        self.output.report(
+            || {
+                json!({
+                    "program": name,
+                    "version": version,
+                    "marmota": marmota_version(),
+                    "features": features().split(", ").collect::<Vec<_>>(),
+                    "sqlite": sqlite(),
+                    "commit": command.commit,
+                    "target": target(),
+                })
+            },
+            || match self.verbose {
+                true => {
+                    let commit = command.commit.unwrap_or("unknown");
+                    format!("{name} {}\ncommit {commit}\ntarget {}", long(version), target())
+                }
+                false => format!("{name} {version}"),
+            },
+        )?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -30,6 +30,9 @@ const WITHOUT_NUL: &str = r"^[^\x00]*$";
 /// The pattern of a text with a character other than white space.
 const NOT_EMPTY: &str = r"^[^\x00]*[^\s\x00][^\x00]*$";
 
+/// The pattern of base64url, with or without padding.
+const BASE64_URL: &str =
+    "^([A-Za-z0-9_-]{4})*([A-Za-z0-9_-][AQgw]={0,2}|[A-Za-z0-9_-]{2}[AEIMQUYcgkosw048]=?)?$";
 /// The pattern of a time of day. More forms are read, such as `17`, but not written.
 const TIME: &str = "^([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]{1,6})?)?$";
 /// The largest amount that a float has without rounding.
@@ -179,6 +182,9 @@ pub(super) fn compared(table: &Table, position: usize, field: &Field) -> Value {
         Kind::Reference { key: KeyKind::Auto, .. } => int64(),
         Kind::Currency => amount(),
         Kind::Time => of_kind(&field.kind),
+        Kind::Text { .. } | Kind::Reference { key: KeyKind::Text, .. } => {
+            json!({ "pattern": WITHOUT_NUL })
+        }
         _ => json!({}),
     };
     if let Some(schema) = schema.as_object_mut() {
@@ -234,11 +240,17 @@ fn of_kind(kind: &Kind) -> Value {
         Kind::Blob => json!({
             "type": "string",
             "contentEncoding": "base64url",
+            "pattern": BASE64_URL,
             "description": "Without padding; shown where `fields` names it",
         }),
         Kind::Vector { dimensions } => json!({
             "type": "array",
-            "items": { "type": "number", "format": "float" },
+            "items": {
+                "type": "number",
+                "format": "float",
+                "minimum": f64::from(f32::MIN),
+                "maximum": f64::from(f32::MAX),
+            },
             "minItems": dimensions,
             "maxItems": dimensions,
         }),
@@ -302,12 +314,18 @@ fn add_rule(schema: &mut Value, rule: &Rule) {
         serde_json::from_slice::<Value>(&json).ok().filter(Value::is_number)
     };
     let is_number = matches!(schema["type"].as_str(), Some("integer" | "number"));
+    let is_blob = !schema["contentEncoding"].is_null();
     match rule {
         Rule::NotEmpty => {
             schema["minLength"] = json!(1);
-            if schema["contentEncoding"].is_null() {
+            if !is_blob {
                 add_pattern(schema, NOT_EMPTY);
             }
+        }
+        Rule::Length { min, max } if is_blob => {
+            // The rule counts bytes: a padded text has four characters for each three of them.
+            schema["minLength"] = json!((u64::from(*min) * 4).div_ceil(3));
+            schema["maxLength"] = json!(u64::from(*max).div_ceil(3) * 4);
         }
         Rule::Length { min, max } => {
             schema["minLength"] = json!(min);

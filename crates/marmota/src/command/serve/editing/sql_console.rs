@@ -27,10 +27,11 @@ use std::time::{Duration, Instant};
 use marmota_auth::{Auth, SecurityEvent};
 use marmota_http::{Endpoint, IntoResponse, Method, Request, Response, Router};
 use marmota_model::json::{write_string, write_value, write_value_as};
+use marmota_model::text::excerpt;
 use marmota_model::{Error, ErrorKind, Result, Value};
 use marmota_rest::{ApiError, ApiResult};
 use marmota_store::Store;
-use marmota_store::sql::SqlRow;
+use marmota_store::sql::{SqlRefusal, SqlRow};
 use serde::Deserialize;
 
 use super::administrator;
@@ -127,6 +128,7 @@ async fn answer(auth: &Auth, store: &Store, may_write: bool, request: Request) -
     };
     // The error that ended a full answer is not one of the statement.
     let done = if rows.is_full { Ok(rows.count as u64) } else { done };
+    let done = done.map_err(|error| with_way_out(error, may_write, is_postgres));
     auth.report(&SecurityEvent::SqlExecuted {
         user: caller.user(),
         sql: shortened(&sql).to_owned(),
@@ -155,12 +157,61 @@ fn shortened(sql: &str) -> &str {
     &sql[..end]
 }
 
+/// Replaces the methods of a program in the message of an error by what an administrator can do.
+fn with_way_out(error: Error, may_write: bool, is_postgres: bool) -> Error {
+    let message = match SqlRefusal::of(&error) {
+        Some(SqlRefusal::ChangesRows) if may_write => {
+            "the statement changes rows: send it with `\"write\":true` (Change rows)".to_owned()
+        }
+        Some(SqlRefusal::ChangesRows) => {
+            "the statement changes rows, and this server only reads by SQL: change rows by the API, \
+             or start the server with `--sql-write`"
+                .to_owned()
+        }
+        Some(SqlRefusal::ChangesNothing) => {
+            "the statement changes nothing: send it without `write` (Change rows)".to_owned()
+        }
+        Some(SqlRefusal::Audited { table }) => format!(
+            "the statement writes to `{table}`, and SQL adds no entries to its history: change its \
+             rows by the API"
+        ),
+        Some(SqlRefusal::OtherStatement { word, reads, writes }) => {
+            let accepted = match may_write {
+                true => format!("; with `write`, {}", writes.join(", ")),
+                false => String::new(),
+            };
+            format!(
+                "`{}` is not allowed: a statement begins with {}{accepted}. Tables are changed by \
+                 the application file (Tables)",
+                excerpt(word),
+                reads.join(", ")
+            )
+        }
+        None if is_postgres && error.kind() == ErrorKind::Timeout => {
+            let seconds = TIMEOUT.as_secs();
+            format!("the statement took longer than {seconds} s and was rolled back")
+        }
+        None => return error,
+    };
+    Error::new(error.kind(), message)
+}
+
+/// Limits the time of the following statements of a transaction on PostgreSQL.
+///
+/// `sql` would undo the setting, as everything that a statement changes.
+async fn limit_time(transaction: &Store, read_only: bool) -> Result<()> {
+    let settings = "WITH given (mode, ms) AS (SELECT ?::text, ?::text) \
+                    SELECT set_config('transaction_read_only', mode, true), \
+                    set_config('statement_timeout', ms, true) FROM given";
+    let mode = if read_only { "on" } else { "off" };
+    let timeout = TIMEOUT.as_millis().to_string();
+    transaction.execute(settings).bind(mode).bind(timeout).await.map(drop)
+}
+
 /// Writes in a transaction with a time limit for its statement; returns the number of changed rows.
 async fn write_in_time(store: &Store, sql: &str, values: Vec<Value>) -> Result<u64> {
     let transaction = store.begin().await?;
-    let timeout = TIMEOUT.as_millis().to_string();
-    let setting = "SELECT set_config('statement_timeout',?,true)";
-    transaction.sql(setting).bind(timeout).value::<String>().await?;
+    limit_time(&transaction, false).await?;
     let changed = execute(&transaction, sql, values).await?;
     transaction.commit().await?;
     Ok(changed)
@@ -180,11 +231,8 @@ async fn read_only(
     rows: &mut SqlAnswer,
 ) -> Result<u64> {
     let transaction = store.begin().await?;
-    let settings = "SELECT set_config('transaction_read_only','on',true), \
-                    set_config('statement_timeout',?,true)";
     let done = async {
-        let timeout = TIMEOUT.as_millis().to_string();
-        transaction.sql(settings).bind(timeout).value::<String>().await?;
+        limit_time(&transaction, true).await?;
         read(&transaction, sql, values, rows).await
     };
     let done = done.await;
