@@ -130,7 +130,11 @@ impl ClientTable {
                 Role::CreatedAt | Role::UpdatedAt | Role::Version => Presence::Absent,
                 Role::Key if self.table.key_kind() == KeyKind::Text => Presence::Required,
                 Role::Key => Presence::Optional,
-                Role::Plain if field.nullable || self.table.default(at).is_some() => {
+                Role::Plain
+                    if field.nullable
+                        || self.table.default(at).is_some()
+                        || self.table.has_default_expression(at) =>
+                {
                     Presence::Optional
                 }
                 Role::Plain => Presence::Required,

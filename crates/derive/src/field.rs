@@ -73,6 +73,8 @@ pub(crate) struct Field {
     file: Option<FileLimits>,
     /// The default of new rows.
     default: Option<Literal>,
+    /// The expression whose value new rows get by default.
+    default_expression: Option<String>,
     /// The variants of its sanitizers, in the order of the source.
     sanitizers: Vec<Ident>,
     /// The code of its rules, in the order of the source.
@@ -132,6 +134,7 @@ impl Field {
             text: None,
             file: None,
             default: None,
+            default_expression: None,
             sanitizers: Vec::new(),
             rules: Vec::new(),
             was: None,
@@ -186,6 +189,9 @@ impl Field {
                 if let Some(constant) = item.constant(problems) {
                     self.default = self.literal(&constant, problems);
                 }
+            }
+            "default_expression" => {
+                self.default_expression = item.expression(problems);
             }
             _ => self.apply_rule(item, owner, model, problems),
         }
@@ -426,7 +432,8 @@ impl Field {
         if !type_fits {
             problems.at_span(self.of_span, expected);
         }
-        for item in items.iter().filter(|item| item.name == "default") {
+        let is_default = |item: &&Item| item.name == "default" || item.name == "default_expression";
+        for item in items.iter().filter(is_default) {
             problems.at(item, "the store sets this field; remove the default, which is never used");
         }
         for item in items.iter().filter(|item| item.name == "immutable") {
@@ -449,7 +456,8 @@ impl Field {
                 "a key is unique and indexed already; leave `unique` and `index` out",
             );
         }
-        if self.default.is_some() && self.role == Role::Plain {
+        if (self.default.is_some() || self.default_expression.is_some()) && self.role == Role::Plain
+        {
             problems.at_span(self.name_span, "a key cannot have a default");
         }
         if self.immutable {
@@ -490,6 +498,7 @@ impl Field {
             }
         };
         let default = optional(self.default.as_ref().map(|default| default.code(model)));
+        let default_expression = former(self.default_expression.as_deref());
         let was = former(self.was.as_deref());
         let on_delete = format_ident!("{}", self.on_delete);
         quote!(#model::Field {
@@ -502,6 +511,7 @@ impl Field {
             on_delete: #model::OnDelete::#on_delete,
             role: #model::Role::#role,
             default: #default,
+            default_expression: #default_expression,
             sanitizers: ::std::borrow::Cow::Borrowed(&[#(#model::Sanitizer::#sanitizers),*]),
             rules: ::std::borrow::Cow::Borrowed(&[#(#rules),*]),
             was: #was,

@@ -40,5 +40,5 @@ pub use related::{Quantifier, RelatedFilter};
 pub use related_column::{ColumnPath, Reference};
 pub use related_order::{RELATED_ORDERS_MAX, RelatedOrder, RelatedOrderStep};
 pub use row_query::RowQuery;
-pub use text::{Caller, asks_for_caller, parse_filter, parse_order, parse_rule};
+pub use text::{asks_for_caller, parse_filter, parse_order, parse_rule};
 pub use typed::{Filter, Order};

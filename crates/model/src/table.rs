@@ -3,6 +3,7 @@
 
 mod check;
 mod compiled_rule;
+mod expressions;
 mod json_member;
 mod prepare;
 mod prepared;

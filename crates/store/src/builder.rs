@@ -381,6 +381,13 @@ impl StoreBuilder {
                 before_hooks.get_or_insert_default().add(table.name(), hook);
             }
         }
+        for table in registry.tables().iter().filter(|table| table.has_default_expressions()) {
+            let home = homes.get(table.name()).copied().unwrap_or(0);
+            // The server of a remote store evaluates the expressions.
+            if engines[home].1.capability().guarded_writes {
+                before_hooks.get_or_insert_default().add_expressions(table.name());
+            }
+        }
         for table in registry.tables() {
             let home = homes.get(table.name()).copied().unwrap_or(0);
             check_on_delete(engines[home].1.capability(), table)?;

@@ -48,8 +48,8 @@ pub use queries::{
     streams, vectors,
 };
 pub use rows::{
-    conflicts, fields, immutable, keys, on_delete, partial_indexes, references, sanitizers, unique,
-    versions, writes,
+    conflicts, default_expressions, fields, immutable, keys, on_delete, partial_indexes,
+    references, sanitizers, unique, versions, writes,
 };
 pub use schemas::{migrations, schema_change, schema_plan};
 
@@ -87,6 +87,7 @@ macro_rules! conformance {
             $crate::changes_promises!();
             $crate::concurrency_promises!();
             $crate::conflicts_promises!();
+            $crate::default_expressions_promises!();
             $crate::durability_promises!();
             $crate::event_loop_promises!();
             $crate::fields_promises!();

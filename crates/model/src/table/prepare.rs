@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::compiled_rule::CompiledRule;
+use super::expressions::Expressions;
 use super::prepared::Table;
 use super::{JsonMember, TableShape};
 use crate::schema::is_name;
@@ -41,6 +42,7 @@ impl Table {
             rules: Vec::new(),
             typed_rules: Vec::new(),
             defaults: Vec::with_capacity(schema.fields.len()),
+            expressions: Arc::new(Expressions::of(&schema)?),
             key_kind,
             all: FieldSet::first(schema.fields.len()),
             read_by_default: FieldSet::EMPTY,

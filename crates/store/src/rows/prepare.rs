@@ -82,6 +82,7 @@ impl WriteTimestamp {
 /// | created-at, updated-at | any | `stamp` |
 /// | version | any | 1 |
 /// | other, absent | | its default, or NULL if it is optional, otherwise an error |
+/// | with a default expression, absent | | absent: the store evaluates it in the transaction of the insert |
 ///
 /// The row has one value for each field of the table, in order. Texts that a sanitizer changes are
 /// stored in `scratch`.
@@ -165,8 +166,8 @@ pub fn update_into<'a>(
 }
 
 /// Fills absent fields with their default or NULL, like an insert, for a write that replaces a row
-/// as a whole. Blobs, which reads leave out by default, stay as they are, and so do fields that the
-/// caller of a [view](Table::view) may not write.
+/// as a whole. Blobs, which reads leave out by default, stay as they are, and so do fields with a
+/// default expression, and those that the caller of a [view](Table::view) may not write.
 ///
 /// A field without a default that is not optional is a violation.
 pub fn fill_for_replace<'a>(
@@ -258,7 +259,8 @@ fn fill_absent<'a>(table: &'a Table, row: &mut [ValueRef<'a>], violations: &mut 
     }
 }
 
-/// Fills one absent field with its default or NULL, or adds a violation.
+/// Fills one absent field with its default or NULL, or adds a violation. A field with a default
+/// expression stays absent.
 #[cold]
 fn fill_one<'a>(
     table: &'a Table,
@@ -269,6 +271,10 @@ fn fill_one<'a>(
     let field = &table.fields()[position];
     // A field with an invalid value is reported only once.
     let known = |violations: &[Violation]| violations.iter().any(|v| v.field == field.name);
+    if table.has_default_expression(position) {
+        // The store evaluates it in the transaction of the insert.
+        return;
+    }
     match table.default(position) {
         Some(default) => row[position] = default,
         None if field.nullable => row[position] = ValueRef::Null,

@@ -114,7 +114,11 @@ fn is_file(field: &Field) -> bool {
 fn required(table: &Table) -> Vec<&str> {
     shown_fields(table)
         .filter(|(at, field)| match field.role {
-            Role::Plain => !field.nullable && table.default(*at).is_none(),
+            Role::Plain => {
+                !field.nullable
+                    && table.default(*at).is_none()
+                    && !table.has_default_expression(*at)
+            }
             Role::Key => matches!(table.key_kind(), KeyKind::Text),
             Role::CreatedAt | Role::UpdatedAt | Role::Version => false,
         })
@@ -125,6 +129,7 @@ fn required(table: &Table) -> Vec<&str> {
 /// Returns the schema of a field's value: that of its kind, with its rules, its default and its
 /// role.
 ///
+/// - A default expression is `x-default-expression`, an extension, and has a description.
 /// - Creation and update times are `readOnly`: the server ignores them in a request.
 /// - A field that cannot be changed after the insert has `x-immutable`, an extension, and a
 ///   description.
@@ -146,6 +151,12 @@ pub(super) fn of_field(table: &Table, position: usize, field: &Field) -> Value {
         let mut json = Vec::new();
         text::write_value_as(&mut json, &field.kind, default);
         schema["default"] = serde_json::from_slice(&json).unwrap_or_default();
+    }
+    if let Some(expression) = table.default_expression(position) {
+        if !expression.is_empty() {
+            schema["x-default-expression"] = json!(expression);
+        }
+        schema["description"] = json!("The store determines it for a new row without it");
     }
     if matches!(field.role, Role::CreatedAt | Role::UpdatedAt) {
         schema["readOnly"] = json!(true);

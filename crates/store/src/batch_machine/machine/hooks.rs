@@ -115,8 +115,13 @@ impl BatchMachine {
     /// Reads the rows that hooks get, or calls the hooks.
     #[cold]
     pub(super) fn begin_hooks(&mut self, parts: &BatchParts<'_, '_>) -> Result<BatchStep> {
-        let mut calls = HookCalls::default();
+        let mut calls =
+            HookCalls { has_changed: self.fill_defaults(parts)?, ..HookCalls::default() };
         let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
+        if write.hooks().is_none_or(|hooks| hooks.0.is_empty()) {
+            self.calls = Some(Box::new(calls));
+            return self.call_hooks(parts);
+        }
         let (table, bare) = (Arc::clone(write.table()), write.bare());
         let filter = match bare {
             Write::Insert { row, on_conflict: OnConflict::Refuse, .. } => {
@@ -146,6 +151,33 @@ impl BatchMachine {
             }
             None => self.call_hooks(parts),
         }
+    }
+
+    /// Evaluates the default expressions of a new row, and returns true if it has some.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] with each field that gets no value.
+    fn fill_defaults(&mut self, parts: &BatchParts<'_, '_>) -> Result<bool> {
+        let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
+        let (Some(hooks), Write::Insert { table, row, .. }) = (write.hooks(), write.bare()) else {
+            return Ok(false);
+        };
+        let is_filled = |(at, value): (usize, &Value)| {
+            *value == Value::Absent && table.has_default_expression(at)
+        };
+        if !row.iter().enumerate().any(is_filled) {
+            return Ok(false);
+        }
+        let mut filled = write.clone();
+        if let Write::Insert { table, row, .. } = filled.bare_mut() {
+            for (field, value) in hooks.0.defaults_of(table, row)? {
+                row[field] = value;
+            }
+        }
+        self.write = Some(Box::new(filled));
+        // The machine lends the write from its own place now.
+        self.current = Current::Write;
+        Ok(true)
     }
 
     /// Reads the next rows of a delete by filter.

@@ -1,15 +1,16 @@
 //! The hooks of a store that are called before writes, by table, and their calls for the writes of
-//! one operation.
+//! one operation. Default expressions of new rows are evaluated with them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_model::{Error, ErrorKind, Result, Scratch, Table, Value, ValueRef};
 use parking_lot::Mutex;
 
-use crate::contract::operation::Operation;
-use crate::contract::row_hook::{HookCall, RowChange, RowHooks, WriteHooks};
+use super::defaults::Defaults;
+use crate::contract::operation::{Operation, Write};
+use crate::contract::row_hook::{AssignedFields, HookCall, RowChange, RowHooks, WriteHooks};
 use crate::layers::handle::HandleContext;
 use crate::rows::cascades::CascadePlan;
 
@@ -56,9 +57,14 @@ impl BeforeHooks {
         }
     }
 
+    /// Adds a table with default expressions.
+    pub(crate) fn add_expressions(&mut self, table: &str) {
+        self.tables.entry(table.to_owned()).or_default();
+    }
+
     /// Returns true if a table has hooks.
     pub(crate) fn has(&self, table: &Table) -> bool {
-        self.tables.contains_key(table.name())
+        self.tables.get(table.name()).is_some_and(|hooks| !hooks.hooks.is_empty())
     }
 
     /// Returns which hooks an operation calls, which deletes by these plans.
@@ -73,16 +79,27 @@ impl BeforeHooks {
     ) -> Result<Hooked> {
         let mut hooked = Hooked::default();
         let mut add = |table: &Table| {
-            if let Some(hooks) = self.tables.get(table.name()) {
-                hooked.any = true;
-                hooked.any_async |= hooks.is_async;
-                if handle.hook_depth >= DEPTH_MAX {
-                    hooked.too_deep = Some(table.name().to_owned());
-                }
+            let Some(hooks) = self.tables.get(table.name()) else { return };
+            hooked.any |= !hooks.hooks.is_empty();
+            hooked.any_async |= hooks.is_async;
+            if handle.hook_depth >= DEPTH_MAX && !hooks.hooks.is_empty() {
+                hooked.too_deep = Some(table.name().to_owned());
             }
         };
         operation.each_table_written(&mut add);
         cascading.iter().flat_map(|plan| &plan.tables).for_each(|reached| add(&reached.table));
+        let is_filled = |table: &Table| table.has_default_expressions();
+        match operation {
+            Operation::Insert { table, .. } | Operation::InsertMany { table, .. } => {
+                hooked.any_filled = is_filled(table);
+            }
+            Operation::Batch { writes, .. } => {
+                let is_filled = |write: &Write| is_insert(write) && is_filled(write.table());
+                hooked.any_filled = writes.iter().any(is_filled);
+                hooked.any |= hooked.any_filled;
+            }
+            _ => {}
+        }
         match hooked.too_deep {
             None => Ok(hooked),
             Some(table) => {
@@ -96,35 +113,61 @@ impl BeforeHooks {
         }
     }
 
-    /// Returns the hooks that are called before a write to a table, in this place.
-    pub(super) fn of_table(&self, table: &Table, place: &Arc<HookPlace>) -> Option<WriteHooks> {
-        let hooks = Arc::clone(self.tables.get(table.name())?);
-        let (place, deadline) = (Arc::clone(place), self.deadline);
+    /// Returns the hooks that are called before a write to a table, in this place; `is_insert` is
+    /// true for an insert, which evaluates default expressions.
+    pub(super) fn of_table(
+        &self,
+        table: &Table,
+        is_insert: bool,
+        place: &Arc<HookPlace>,
+    ) -> Option<WriteHooks> {
+        let hooks = self.tables.get(table.name()).filter(|hooks| hooks.concern(is_insert))?;
+        let (hooks, place, deadline) = (Arc::clone(hooks), Arc::clone(place), self.deadline);
         Some(WriteHooks(Arc::new(PlacedHooks { hooks, place, deadline })))
     }
+}
+
+impl TableHooks {
+    /// Returns true if a write takes them as an additional step: a table without hooks has default
+    /// expressions.
+    fn concern(&self, is_insert: bool) -> bool {
+        is_insert || !self.hooks.is_empty()
+    }
+}
+
+/// Returns true if a write inserts a row.
+pub(super) fn is_insert(write: &Write) -> bool {
+    matches!(write.bare(), Write::Insert { .. })
 }
 
 /// Which hooks an operation calls.
 #[derive(Default)]
 pub(super) struct Hooked {
+    /// True if the operation has to be a batch for them.
     pub(super) any: bool,
+    /// True if new rows get values of default expressions.
+    pub(super) any_filled: bool,
     pub(super) any_async: bool,
     too_deep: Option<String>,
 }
 
 /// Where the operations of hooks are executed: in a transaction, which is another one when the
 /// write is repeated.
-pub(super) struct HookPlace(Mutex<HandleContext>);
+pub(super) struct HookPlace {
+    handle: Mutex<HandleContext>,
+    defaults: Defaults,
+}
 
 impl HookPlace {
     /// Creates the place of hooks that are called for an operation of a handle.
     pub(super) fn new(handle: HandleContext) -> Self {
-        Self(Mutex::new(handle))
+        let defaults = Defaults::of(&handle);
+        Self { handle: Mutex::new(handle), defaults }
     }
 
     /// Sets the context of the hooks' operations.
     pub(super) fn set(&self, handle: HandleContext) {
-        *self.0.lock() = handle;
+        *self.handle.lock() = handle;
     }
 }
 
@@ -135,9 +178,20 @@ struct PlacedHooks {
 }
 
 impl RowHooks for PlacedHooks {
+    fn defaults_of(&self, table: &Table, row: &[Value]) -> Result<AssignedFields> {
+        let scratch = Scratch::new();
+        let mut row: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
+        let filled = self.place.defaults.fill(table, &mut row, &scratch)?;
+        Ok(filled.iter().map(|field| (field, row[field].to_value())).collect())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.hooks.hooks.is_empty()
+    }
+
     fn call(&self, index: usize, change: &RowChange) -> Option<HookCall> {
         let hook = self.hooks.hooks.get(index)?;
-        let handle = self.place.0.lock().clone();
+        let handle = self.place.handle.lock().clone();
         Some(hook.call(&handle, change))
     }
 

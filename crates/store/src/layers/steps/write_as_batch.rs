@@ -165,7 +165,7 @@ impl WriteAsBatch {
 
 /// Returns the same error with the index of the row.
 #[cold]
-fn at_row(place: usize, error: &Error) -> Error {
+pub(super) fn at_row(place: usize, error: &Error) -> Error {
     let named = Error::new(error.kind(), format!("row {place}: {}", error.message()));
     error.violations().iter().cloned().fold(named, Error::with_violation)
 }
