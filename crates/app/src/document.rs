@@ -276,6 +276,10 @@ pub(crate) struct FieldDetails {
     /// of rows that exist when the field is added.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) default_expression: Option<String>,
+    /// The expression over other fields that the store computes in every write: `price * count`.
+    /// Callers cannot write the field. For a computed field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) computed: Option<String>,
     /// The previous name of the field, which is renamed and keeps its values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) was: Option<String>,
@@ -331,6 +335,7 @@ impl FieldDetails {
             immutable: false,
             default: None,
             default_expression: None,
+            computed: None,
             was: None,
             sanitizers: Vec::new(),
             not_empty: false,

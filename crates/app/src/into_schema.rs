@@ -119,7 +119,8 @@ fn field_at_fault(schema: &Schema) -> Option<String> {
             false => without_expression(other),
         });
         let others = others.collect();
-        field.default_expression.is_some() && Table::new(Schema::new("one", others)).is_err()
+        let has_expression = field.default_expression.is_some() || field.computed.is_some();
+        has_expression && Table::new(Schema::new("one", others)).is_err()
     };
     let mut fields = schema.fields.iter();
     let field = fields.find(is_faulty).or_else(|| schema.fields.iter().find(has_faulty_expression));
@@ -127,7 +128,7 @@ fn field_at_fault(schema: &Schema) -> Option<String> {
 }
 
 fn without_expression(field: &Field) -> Field {
-    Field { default_expression: None, ..field.clone() }
+    Field { default_expression: None, computed: None, ..field.clone() }
 }
 
 /// An error of a field: the key that is wrong, if it is a single one, and the message.
@@ -151,6 +152,7 @@ fn field(
     field.was = details.was.clone().map(Cow::Owned);
     field.default = details.default.clone().map(Scalar::into_literal);
     field.default_expression = details.default_expression.clone().map(Cow::Owned);
+    field.computed = details.computed.clone().map(Cow::Owned);
     Ok(field)
 }
 

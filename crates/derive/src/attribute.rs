@@ -50,6 +50,7 @@ pub(crate) const FIELD: Place = Place {
         ("key", "key"),
         ("rename", "rename = \"column\""),
         ("was", "was = \"old_column\""),
+        ("computed", "computed = \"price * count\""),
         ("max", "max = 40"),
         ("collate", "collate = \"nocase\""),
         ("search", "search"),

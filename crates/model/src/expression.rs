@@ -29,6 +29,8 @@ pub(crate) struct Expression {
     node: Node,
     /// The fields whose values it uses.
     pub(crate) fields: FieldSet,
+    /// True if it depends on the row alone.
+    pub(crate) is_of_row: bool,
 }
 
 impl Expression {
@@ -48,13 +50,14 @@ impl Expression {
             );
             Error::new(ErrorKind::Invalid, message)
         })?;
-        let mut fields = FieldSet::EMPTY;
+        let (mut fields, mut is_of_row) = (FieldSet::EMPTY, true);
         node.each(&mut |node| {
+            is_of_row &= node.is_of_row();
             if let Node::Field(position) = node {
                 fields = fields.with(*position);
             }
         });
-        Ok(Self { node, fields })
+        Ok(Self { node, fields, is_of_row })
     }
 
     /// Evaluates the expression for a row.

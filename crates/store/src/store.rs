@@ -257,8 +257,8 @@ impl Store {
     }
 
     /// Returns true if the store may change rows of a table before they are written: it has hooks
-    /// ([`StoreBuilder::before`](crate::StoreBuilder::before)) or default expressions. Then a row
-    /// that was written may have other values than the write, and has to be read to be known.
+    /// ([`StoreBuilder::before`](crate::StoreBuilder::before)) default expressions or computed
+    /// fields. Then a row that was written may have other values than the write, and has to be read to be known.
     ///
     /// ```
     /// # use marmota_derive::Model;
@@ -274,8 +274,7 @@ impl Store {
     #[must_use]
     pub fn has_hooks(&self, table: &Table) -> bool {
         let has_hooks = |hooks: &BeforeHooks| hooks.has(table.original());
-        table.has_default_expressions()
-            || self.core.layers.before_hooks.as_deref().is_some_and(has_hooks)
+        table.has_expressions() || self.core.layers.before_hooks.as_deref().is_some_and(has_hooks)
     }
 
     /// Returns the version of a table: a number that changes with every write to it, and that no

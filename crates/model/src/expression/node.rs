@@ -121,6 +121,20 @@ impl Node {
         }
     }
 
+    /// Returns true if this node depends on the row alone.
+    pub(super) const fn is_of_row(&self) -> bool {
+        !matches!(
+            self,
+            Self::Now
+                | Self::Today
+                | Self::UserId
+                | Self::UserName
+                | Self::UuidV4
+                | Self::UuidV7
+                | Self::Token(_)
+        )
+    }
+
     /// Returns a constant number as an amount; `None` for other nodes, and for more than four
     /// decimals.
     pub(super) fn as_currency(&self) -> Option<Self> {

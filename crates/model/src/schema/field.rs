@@ -35,6 +35,8 @@ pub struct Field {
     pub default: Option<Literal>,
     /// The expression whose value new rows get by default.
     pub default_expression: Option<Cow<'static, str>>,
+    /// The expression that determines its value in every write; for computed fields.
+    pub computed: Option<Cow<'static, str>>,
     /// Changes to its texts before the rules are checked.
     pub sanitizers: Cow<'static, [Sanitizer]>,
     /// Rules for its values, in addition to the kind.
@@ -109,6 +111,7 @@ impl Field {
             role: Role::Plain,
             default: None,
             default_expression: None,
+            computed: None,
             sanitizers: Cow::Borrowed(&[]),
             rules: Cow::Borrowed(&[]),
             was: None,
@@ -275,6 +278,36 @@ impl Field {
     #[must_use]
     pub fn default_expression(mut self, expression: impl Into<Cow<'static, str>>) -> Self {
         self.default_expression = Some(expression.into());
+        self
+    }
+
+    /// Makes it a computed field: its value is that of an expression over the other fields of the
+    /// row. The store computes it in every write of the row except raw SQL, and keeps it in the row,
+    /// so filters, orders, indexes and searches can use it.
+    ///
+    /// - The expression is one of [`Field::default_expression`] without the time, the caller and
+    ///   random values. It may use other computed fields, but not the version, the updated-at field
+    ///   and a key that the engine generates.
+    /// - A caller may leave the field out or send the value that the store computes; another value
+    ///   is refused with the rule `computed`.
+    /// - A new expression is evaluated for the stored rows when the store is opened.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// let table = |expression: &'static str| {
+    ///     Table::new(Schema::new("item", vec![
+    ///         Field::new("id", Kind::I64).role(Role::Key),
+    ///         Field::new("price", Kind::Currency),
+    ///         Field::new("count", Kind::I64),
+    ///         Field::new("total", Kind::Currency).computed(expression),
+    ///     ]))
+    /// };
+    /// assert!(table("price * count").is_ok());
+    /// assert!(table("total + 1").unwrap_err().to_string().contains("uses its own value"));
+    /// ```
+    #[must_use]
+    pub fn computed(mut self, expression: impl Into<Cow<'static, str>>) -> Self {
+        self.computed = Some(expression.into());
         self
     }
 

@@ -1,8 +1,8 @@
 //! Hooks that are called before a row is written (`batch_machine/machine/hooks.rs`): the change that
-//! a hook gets, and what it returns. Default expressions are evaluated in the same place.
+//! a hook gets, and what it returns. Default expressions and computed fields are evaluated in the same place.
 //!
-//! The store attaches [`WriteHooks`] to each write of a table with hooks, and to inserts of a table
-//! with default expressions ([`Write::Hooked`]); engines pass it on without reading it.
+//! The store attaches [`WriteHooks`] to each write of a table with hooks, and to writes that evaluate
+//! expressions ([`Write::Hooked`]); engines pass it on without reading it.
 //!
 //! [`Write::Hooked`]: crate::operation::Write::Hooked
 
@@ -44,11 +44,11 @@ pub(crate) enum HookCall {
 
 /// The hooks of one table, for the writes of one operation.
 pub(crate) trait RowHooks: Send + Sync {
-    /// Returns the values of the default expressions of a new row.
+    /// Returns the values of the default expressions of a new row, and its computed fields.
     ///
     /// # Errors
-    /// That of [`Table::fill_defaults`].
-    fn defaults_of(&self, table: &Table, row: &[Value]) -> Result<AssignedFields>;
+    /// Those of [`Table::fill_defaults`] and [`Table::compute`].
+    fn complete(&self, table: &Table, row: &[Value]) -> Result<AssignedFields>;
 
     /// Returns true if no hook is called.
     fn is_empty(&self) -> bool;

@@ -5,7 +5,7 @@
 //! - Immutable fields are written: the row is read, and the write refused if it would change them.
 //! - Rows that refer to deleted ones are deleted or changed.
 //! - The table has hooks that are called before the write, with the rows before and after it.
-//! - The table has default expressions, and rows are inserted.
+//! - The store determines values of the row: default expressions and computed fields.
 //!
 //! Such a write is executed as a batch, whose steps are made by the [batch
 //! machine](crate::operation::BatchMachine) on every engine alike, and its result is taken from the
@@ -14,7 +14,7 @@
 
 mod additional;
 pub(crate) mod before_hooks;
-mod defaults;
+mod evaluation;
 mod transaction_write;
 mod write_as_batch;
 
@@ -25,7 +25,7 @@ use marmota_model::{NoRows, Result, RowSink};
 
 use self::additional::Steps;
 use self::before_hooks::BeforeHooks;
-use self::defaults::Defaults;
+use self::evaluation::Evaluation;
 use self::transaction_write::{TransactionWrite, check_turn};
 use self::write_as_batch::WriteAsBatch;
 use crate::contract::audit::AuditLog;
@@ -68,8 +68,8 @@ enum Instead<S> {
     Batch(WriteAsBatch),
     /// A batch with hooks that may wait, in a transaction of the store.
     Transaction(Box<TransactionWrite<S>>),
-    /// The same insert, with the values of default expressions.
-    Filled(Defaults),
+    /// The same write, with the values of expressions.
+    Completed(Evaluation),
 }
 
 impl<L: Layer> StepsLayer<L> {
@@ -119,14 +119,14 @@ impl<L: Layer> StepsLayer<L> {
             Some(steps) => WriteAsBatch::of(operation, &self.registry, steps)?,
             None => None,
         };
-        if let (None, Some(defaults)) =
-            (&batch, hooks.and_then(|_| Defaults::needed(handle, operation)))
+        if let (None, Some(evaluation)) =
+            (&batch, hooks.and_then(|_| Evaluation::needed(handle, operation)))
         {
-            let submitted = defaults.with(operation, |operation| {
+            let submitted = evaluation.with(operation, |operation| {
                 self.next.submit(handle, next, durability, operation, sink, outcome)
             })?;
             if submitted.is_pending() {
-                *instead = Some(Box::new(Instead::Filled(defaults)));
+                *instead = Some(Box::new(Instead::Completed(evaluation)));
             }
             return submitted;
         }
@@ -199,7 +199,7 @@ impl<L: Layer> Layer for StepsLayer<L> {
                 self.next.poll(handle, next, batch, &mut NoRows, &mut whole, context)
             }),
             Some(Instead::Transaction(write)) => write.poll(&self.next, operation, context),
-            Some(Instead::Filled(defaults)) => defaults.with(operation, |operation| {
+            Some(Instead::Completed(evaluation)) => evaluation.with(operation, |operation| {
                 self.next.poll(handle, next, operation, sink, outcome, context)
             })?,
         });
@@ -210,7 +210,7 @@ impl<L: Layer> Layer for StepsLayer<L> {
                 finished
             }
             Some(Instead::Transaction(write)) => write.finish(done, operation, outcome),
-            Some(Instead::Filled(_)) | None => done,
+            Some(Instead::Completed(_)) | None => done,
         })
     }
 

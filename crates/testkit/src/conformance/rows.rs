@@ -1,5 +1,6 @@
 //! Promises about the rows of one table: fields, keys, and single writes.
 
+pub mod computed_fields;
 pub mod conflicts;
 pub mod default_expressions;
 pub mod fields;

@@ -1,5 +1,5 @@
 //! The hooks of a store that are called before writes, by table, and their calls for the writes of
-//! one operation. Default expressions of new rows are evaluated with them.
+//! one operation. Expressions are evaluated with them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,11 +8,12 @@ use hashbrown::HashMap;
 use marmota_model::{Error, ErrorKind, Result, Scratch, Table, Value, ValueRef};
 use parking_lot::Mutex;
 
-use super::defaults::Defaults;
+use super::evaluation::Evaluation;
 use crate::contract::operation::{Operation, Write};
 use crate::contract::row_hook::{AssignedFields, HookCall, RowChange, RowHooks, WriteHooks};
 use crate::layers::handle::HandleContext;
 use crate::rows::cascades::CascadePlan;
+use crate::rows::computed::{self, Computing};
 
 /// How deep hooks may be nested: the writes of a hook call the hooks of their tables.
 const DEPTH_MAX: u8 = 8;
@@ -57,7 +58,7 @@ impl BeforeHooks {
         }
     }
 
-    /// Adds a table with default expressions.
+    /// Adds a table with default expressions or computed fields.
     pub(crate) fn add_expressions(&mut self, table: &str) {
         self.tables.entry(table.to_owned()).or_default();
     }
@@ -88,18 +89,23 @@ impl BeforeHooks {
         };
         operation.each_table_written(&mut add);
         cascading.iter().flat_map(|plan| &plan.tables).for_each(|reached| add(&reached.table));
-        let is_filled = |table: &Table| table.has_default_expressions();
+        hooked.any |= cascading
+            .iter()
+            .flat_map(|plan| &plan.tables)
+            .any(|reached| !reached.table.computed_fields().is_empty());
         match operation {
-            Operation::Insert { table, .. } | Operation::InsertMany { table, .. } => {
-                hooked.any_filled = is_filled(table);
-            }
             Operation::Batch { writes, .. } => {
-                let is_filled = |write: &Write| is_insert(write) && is_filled(write.table());
-                hooked.any_filled = writes.iter().any(is_filled);
-                hooked.any |= hooked.any_filled;
+                hooked.any_evaluated = writes.iter().any(is_evaluated);
+                hooked.any |= hooked.any_evaluated;
             }
-            _ => {}
+            Operation::Insert { table, .. } | Operation::InsertMany { table, .. } => {
+                hooked.any_evaluated = table.has_expressions();
+            }
+            operation => {
+                hooked.any_evaluated = computed::of_operation(operation) != Computing::Nothing;
+            }
         }
+        hooked.any |= computed::of_operation(operation) == Computing::OfStored;
         match hooked.too_deep {
             None => Ok(hooked),
             Some(table) => {
@@ -113,31 +119,28 @@ impl BeforeHooks {
         }
     }
 
-    /// Returns the hooks that are called before a write to a table, in this place; `is_insert` is
-    /// true for an insert, which evaluates default expressions.
+    /// Returns the hooks that are called before a write to a table, in this place; `evaluates` is
+    /// true for a write that evaluates expressions.
     pub(super) fn of_table(
         &self,
         table: &Table,
-        is_insert: bool,
+        evaluates: bool,
         place: &Arc<HookPlace>,
     ) -> Option<WriteHooks> {
-        let hooks = self.tables.get(table.name()).filter(|hooks| hooks.concern(is_insert))?;
+        let hooks = self.tables.get(table.name())?;
+        if !evaluates && hooks.hooks.is_empty() {
+            return None;
+        }
         let (hooks, place, deadline) = (Arc::clone(hooks), Arc::clone(place), self.deadline);
         Some(WriteHooks(Arc::new(PlacedHooks { hooks, place, deadline })))
     }
 }
 
-impl TableHooks {
-    /// Returns true if a write takes them as an additional step: a table without hooks has default
-    /// expressions.
-    fn concern(&self, is_insert: bool) -> bool {
-        is_insert || !self.hooks.is_empty()
-    }
-}
-
-/// Returns true if a write inserts a row.
-pub(super) fn is_insert(write: &Write) -> bool {
-    matches!(write.bare(), Write::Insert { .. })
+/// Returns true if a write evaluates expressions.
+pub(super) fn is_evaluated(write: &Write) -> bool {
+    let is_insert = matches!(write.bare(), Write::Insert { .. });
+    (is_insert && write.table().has_expressions())
+        || computed::of_write(write) != Computing::Nothing
 }
 
 /// Which hooks an operation calls.
@@ -145,8 +148,8 @@ pub(super) fn is_insert(write: &Write) -> bool {
 pub(super) struct Hooked {
     /// True if the operation has to be a batch for them.
     pub(super) any: bool,
-    /// True if new rows get values of default expressions.
-    pub(super) any_filled: bool,
+    /// True if expressions are evaluated.
+    pub(super) any_evaluated: bool,
     pub(super) any_async: bool,
     too_deep: Option<String>,
 }
@@ -155,14 +158,14 @@ pub(super) struct Hooked {
 /// write is repeated.
 pub(super) struct HookPlace {
     handle: Mutex<HandleContext>,
-    defaults: Defaults,
+    evaluation: Evaluation,
 }
 
 impl HookPlace {
     /// Creates the place of hooks that are called for an operation of a handle.
     pub(super) fn new(handle: HandleContext) -> Self {
-        let defaults = Defaults::of(&handle);
-        Self { handle: Mutex::new(handle), defaults }
+        let evaluation = Evaluation::of(&handle);
+        Self { handle: Mutex::new(handle), evaluation }
     }
 
     /// Sets the context of the hooks' operations.
@@ -178,11 +181,11 @@ struct PlacedHooks {
 }
 
 impl RowHooks for PlacedHooks {
-    fn defaults_of(&self, table: &Table, row: &[Value]) -> Result<AssignedFields> {
+    fn complete(&self, table: &Table, row: &[Value]) -> Result<AssignedFields> {
         let scratch = Scratch::new();
         let mut row: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
-        let filled = self.place.defaults.fill(table, &mut row, &scratch)?;
-        Ok(filled.iter().map(|field| (field, row[field].to_value())).collect())
+        let completed = self.place.evaluation.complete(table, &mut row, &scratch)?;
+        Ok(completed.iter().map(|field| (field, row[field].to_value())).collect())
     }
 
     fn is_empty(&self) -> bool {
