@@ -5,7 +5,6 @@
 //! |---|---|
 //! | `registry` | the tables of a store, by name and by type |
 //! | `cascades` | what deletes do to the rows that refer to the deleted ones |
-//! | `computed` | which writes change computed fields |
 //! | `tables` | the tables of an engine, by number |
 //! | `prepare` | keys, timestamps, defaults and rules of a row before a write |
 //! | `predicate` | the evaluation of a filter on a row |
@@ -19,7 +18,6 @@
 
 pub(crate) mod best_rows;
 pub(crate) mod cascades;
-pub(crate) mod computed;
 pub mod history;
 pub mod predicate;
 pub mod prepare;

@@ -28,12 +28,12 @@ use marmota_model::{
 };
 
 use super::{BatchMachine, BatchParts, BatchStep, Checks, Current, Stage, write_of};
+use crate::batch_machine::computed::{self, Computing};
 use crate::contract::change::ChangeKind;
 use crate::contract::operation::conflict::{conflicting_indexes, conflicting_rows, selects};
 use crate::contract::operation::{OnConflict, Outcome, Write};
 use crate::contract::row_hook::{AssignedFields, HookCall, RowChange, RunningHook};
 use crate::rights::present;
-use crate::rows::computed::{self, Computing};
 use crate::rows::prepare;
 use crate::runtime::alarm::TaskAlarm;
 

@@ -9,11 +9,11 @@ use marmota_model::{Error, ErrorKind, Result, Scratch, Table, Value, ValueRef};
 use parking_lot::Mutex;
 
 use super::evaluation::Evaluation;
+use crate::batch_machine::computed::{self, Computing};
 use crate::contract::operation::{Operation, Write};
 use crate::contract::row_hook::{AssignedFields, HookCall, RowChange, RowHooks, WriteHooks};
 use crate::layers::handle::HandleContext;
 use crate::rows::cascades::CascadePlan;
-use crate::rows::computed::{self, Computing};
 
 /// How deep hooks may be nested: the writes of a hook call the hooks of their tables.
 const DEPTH_MAX: u8 = 8;

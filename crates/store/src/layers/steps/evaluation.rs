@@ -8,11 +8,12 @@ use marmota_model::{
     ExpressionContext, FieldSet, Result, RowSource, Scratch, Table, Timestamp, ValueRef,
 };
 
+use crate::batch_machine::computed::{self, Computing};
 use crate::contract::operation::Operation;
 use crate::layers::handle::HandleContext;
 use crate::rights::Rights;
-use crate::rows::computed::{self, Computing};
 use crate::rows::prepare;
+use crate::rows::refusal::at_row;
 
 /// What expressions depend on besides their row.
 #[derive(Clone, Debug)]
@@ -149,7 +150,7 @@ impl<'j: 's, 's, 'a: 's> RowSource<'s> for CompletedRows<'j, 'a> {
         }
         row.copy_from_slice(&self.row);
         let completed = self.evaluation.complete(self.table, row, self.scratch);
-        completed.map_err(|error| super::write_as_batch::at_row(self.at, &error))?;
+        completed.map_err(|error| at_row(self.at, &error))?;
         self.at += 1;
         Ok(true)
     }

@@ -173,7 +173,7 @@ pub fn the_caller_owns_new_rows(subject: &Subject) {
     assert_eq!(stand.count::<Letter>().filter(Letter::OWNER.eq(7)).run().unwrap(), 3);
 
     let anyone = under(None, &[Grant::new("letter", &Right::ALL)]);
-    let key = key_of(anyone.insert_record(&letter(&stand, "By nobody")).run());
+    let key = key_of(anyone.insert_record(&letter(&stand, "Anonymous")).run());
     assert_eq!(stand.get::<Letter>(key).run().unwrap().owner, None);
     let ben = under(Some("ben"), &[Grant::new("letter", &Right::ALL)]);
     blamed(
