@@ -5,7 +5,7 @@ import { button, fill, h, labelled, openDialog } from './dom.js'
 import { Digits, parse, same } from './json.js'
 
 const isNumber = kind => ['integer', 'float', 'currency'].includes(kind)
-export const isStored = field => ['created_at', 'updated_at', 'version'].includes(field.role)
+export const isStored = field => ['created_at', 'updated_at', 'version'].includes(field.role) || field.computed !== undefined
 
 export const bytes = count => {
   const units = ['B', 'kB', 'MB', 'GB', 'TB']
@@ -42,6 +42,8 @@ const textOf = (kind, value) => {
   return kind === 'json' ? JSON.stringify(value, null, 2) : kind === 'vector' ? JSON.stringify(value) : String(value)
 }
 
+const hasDefault = field => field.default !== undefined || field.default_expression !== undefined
+
 const hintOf = field => {
   const parts = []
   if (field.kind === 'integer' && field.range && field.range[0] !== -2147483648) parts.push(`${field.range[0]} to ${field.range[1]}`)
@@ -51,6 +53,8 @@ const hintOf = field => {
   if (field.kind === 'currency') parts.push('up to four decimals')
   if (field.kind === 'file') parts.push(`at most ${bytes(field.bytes_max)}`, ...(field.types ?? []))
   if (field.default !== undefined) parts.push(`default: ${JSON.stringify(field.default)}`)
+  if (field.default_expression) parts.push(`default: ${field.default_expression}`)
+  if (field.computed) parts.push(`computed: ${field.computed}`)
   if (field.immutable) parts.push('fixed after the insert')
   for (const { rule, min, max, pattern } of field.rules ?? []) {
     const range = [min, max].filter(end => end !== null && end !== undefined).join(' to ')
@@ -62,9 +66,9 @@ const hintOf = field => {
 // The control of a field: `{ element, read }`. `read` returns the value, or throws an error; it
 // returns undefined for an empty field that has a default in a new row.
 const controlOf = (field, value, { isNew }) => {
-  const optional = field.nullable || (isNew && (field.default !== undefined || field.role === 'key'))
+  const optional = field.nullable || (isNew && (hasDefault(field) || field.role === 'key'))
   const ofEmpty = () => {
-    if (isNew && (field.default !== undefined || field.role === 'key')) return undefined
+    if (isNew && (hasDefault(field) || field.role === 'key')) return undefined
     if (field.nullable) return null
     throw new Error('is required')
   }
@@ -125,7 +129,7 @@ const textControl = (field, value, { isNew, ofEmpty }) => {
     ? h('textarea', { ...attributes, rows: 3 }, value ?? '')
     : h('input', { ...attributes, value: value ?? '' })
   if (!field.nullable) {
-    const canBeEmpty = isNew && (field.default !== undefined || (field.role === 'key' && field.kind !== 'text'))
+    const canBeEmpty = isNew && (hasDefault(field) || (field.role === 'key' && field.kind !== 'text'))
     return { element: text, read: () => text.value === '' && canBeEmpty ? ofEmpty() : text.value }
   }
   // An empty text and null are two values.
@@ -208,7 +212,7 @@ export const formField = (table, field, value, { isNew, key, label }) => {
   const control = isFixed
     ? { element: h('input', { value: textOf(field.kind, value), readonly: true }), read: () => undefined }
     : isUpload ? fileControl(table, field, value, key) : controlOf(field, value, { isNew })
-  const isRequired = isNew && !field.nullable && field.default === undefined && field.kind !== 'boolean' && (field.role !== 'key' || table.key_given_by === 'client')
+  const isRequired = isNew && !field.nullable && !hasDefault(field) && field.kind !== 'boolean' && (field.role !== 'key' || table.key_given_by === 'client')
   const name = [field.name, h('span', { class: 'kind' }, ` ${field.kind}`)]
   const element = labelled(label ?? name, control.element, { hint: hintOf(field), required: isRequired })
   const read = () => {

@@ -271,6 +271,15 @@ pub(crate) struct FieldDetails {
     /// The value of new rows that do not have the field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) default: Option<Scalar>,
+    /// The expression that the store evaluates for new rows that do not have the field: `@now`,
+    /// `@today`, `@user.id`, `uuid_v7()`, `token(32)`, `slug(title)`. `default` is then the value
+    /// of rows that exist when the field is added.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) default_expression: Option<String>,
+    /// The expression over other fields that the store computes in every write: `price * count`.
+    /// Callers cannot write the field. For a computed field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) computed: Option<String>,
     /// The previous name of the field, which is renamed and keeps its values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) was: Option<String>,
@@ -325,6 +334,8 @@ impl FieldDetails {
             search: false,
             immutable: false,
             default: None,
+            default_expression: None,
+            computed: None,
             was: None,
             sanitizers: Vec::new(),
             not_empty: false,

@@ -80,6 +80,8 @@ fn details(field: &Field) -> std::result::Result<FieldDetails, String> {
     };
     details.was = field.was.as_deref().map(str::to_owned);
     details.default = field.default.as_ref().and_then(Scalar::of_literal);
+    details.default_expression = field.default_expression.as_deref().map(str::to_owned);
+    details.computed = field.computed.as_deref().map(str::to_owned);
     details.role = match field.role {
         Role::Plain => None,
         Role::Key => Some(RoleName::Key),

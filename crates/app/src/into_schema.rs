@@ -101,17 +101,34 @@ pub(crate) fn step_up_time(text: &str) -> Option<Duration> {
     (1..=365 * 24 * 3600).contains(&seconds).then(|| Duration::from_secs(seconds))
 }
 
-/// Returns the name of the field that makes a schema invalid, if it is invalid next to the key alone.
+/// Returns the name of the field that makes a schema invalid: next to the key alone, or by its
+/// expression next to the other fields.
 fn field_at_fault(schema: &Schema) -> Option<String> {
     let key = schema.fields.get(schema.key)?.clone();
     let is_faulty = |field: &&Field| {
+        let field = without_expression(field);
         let fields = match field.role {
-            Role::Key => vec![(*field).clone()],
-            _ => vec![key.clone(), (*field).clone()],
+            Role::Key => vec![field],
+            _ => vec![key.clone(), field],
         };
         Table::new(Schema::new("one", fields)).is_err()
     };
-    schema.fields.iter().find(is_faulty).map(|field| field.name.to_string())
+    let has_faulty_expression = |field: &&Field| {
+        let others = schema.fields.iter().map(|other| match other.name == field.name {
+            true => other.clone(),
+            false => without_expression(other),
+        });
+        let others = others.collect();
+        let has_expression = field.default_expression.is_some() || field.computed.is_some();
+        has_expression && Table::new(Schema::new("one", others)).is_err()
+    };
+    let mut fields = schema.fields.iter();
+    let field = fields.find(is_faulty).or_else(|| schema.fields.iter().find(has_faulty_expression));
+    field.map(|field| field.name.to_string())
+}
+
+fn without_expression(field: &Field) -> Field {
+    Field { default_expression: None, computed: None, ..field.clone() }
 }
 
 /// An error of a field: the key that is wrong, if it is a single one, and the message.
@@ -134,6 +151,8 @@ fn field(
         .rules(rules(details));
     field.was = details.was.clone().map(Cow::Owned);
     field.default = details.default.clone().map(Scalar::into_literal);
+    field.default_expression = details.default_expression.clone().map(Cow::Owned);
+    field.computed = details.computed.clone().map(Cow::Owned);
     Ok(field)
 }
 

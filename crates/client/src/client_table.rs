@@ -130,7 +130,12 @@ impl ClientTable {
                 Role::CreatedAt | Role::UpdatedAt | Role::Version => Presence::Absent,
                 Role::Key if self.table.key_kind() == KeyKind::Text => Presence::Required,
                 Role::Key => Presence::Optional,
-                Role::Plain if field.nullable || self.table.default(at).is_some() => {
+                Role::Plain if field.computed.is_some() => Presence::Absent,
+                Role::Plain
+                    if field.nullable
+                        || self.table.default(at).is_some()
+                        || self.table.has_default_expression(at) =>
+                {
                     Presence::Optional
                 }
                 Role::Plain => Presence::Required,
@@ -142,7 +147,9 @@ impl ClientTable {
     /// Returns the fields of a patch, all of which are optional.
     pub(crate) fn patch(&self) -> impl Iterator<Item = &Field> {
         let fields = self.table.fields().iter();
-        fields.filter(|field| field.role == Role::Plain && !field.immutable)
+        fields.filter(|field| {
+            field.role == Role::Plain && !field.immutable && field.computed.is_none()
+        })
     }
 
     /// Returns the names of the fields for which a test is true.

@@ -59,6 +59,8 @@ struct DescribedField {
     updatable: Option<bool>,
     role: Option<String>,
     default: Option<serde_json::Value>,
+    default_expression: Option<serde::de::IgnoredAny>,
+    computed: Option<serde::de::IgnoredAny>,
     #[serde(default)]
     values: Vec<String>,
     table: Option<String>,
@@ -131,6 +133,14 @@ fn of_field(table: &str, field: &DescribedField, keys: &HashMap<&str, KeyKind>) 
         .nullable(field.nullable)
         .immutable(is_fixed)
         .role(role);
+    // The server evaluates the expression, which may use fields that the caller does not see.
+    let out = match field.default_expression {
+        Some(_) if role == Role::Plain => out.default_expression("null"),
+        _ => out,
+    };
+    if field.computed.is_some() && role == Role::Plain {
+        return Ok(out.immutable(false).computed("null"));
+    }
     let default = field.default.as_ref().and_then(|value| literal(&out.kind, value));
     Ok(match default.filter(|_| role == Role::Plain) {
         Some(default) => out.default(default),

@@ -50,6 +50,7 @@ pub(crate) const FIELD: Place = Place {
         ("key", "key"),
         ("rename", "rename = \"column\""),
         ("was", "was = \"old_column\""),
+        ("computed", "computed = \"price * count\""),
         ("max", "max = 40"),
         ("collate", "collate = \"nocase\""),
         ("search", "search"),
@@ -58,6 +59,7 @@ pub(crate) const FIELD: Place = Place {
         ("unique", "unique"),
         ("index", "index"),
         ("default", "default = 7"),
+        ("default_expression", "default_expression = \"@now\""),
         ("bytes_max", "bytes_max = \"10 MB\""),
         ("types", "types(\"image/*\", \"application/pdf\")"),
         ("not_empty", "not_empty"),
@@ -228,6 +230,15 @@ impl Item {
     /// Returns the text of `name = "text"`.
     pub(crate) fn text(&self, problems: &mut Problems) -> Option<LitStr> {
         self.value(problems)
+    }
+
+    /// Returns the text of `name = "expression"`, which must not be empty.
+    pub(crate) fn expression(&self, problems: &mut Problems) -> Option<String> {
+        let text = self.text(problems)?;
+        if text.value().trim().is_empty() {
+            problems.at(&text, format!("write an expression, as in `{}`", self.example));
+        }
+        Some(text.value())
     }
 
     /// Returns the text of `was = "name"`, the previous name of a column or table.

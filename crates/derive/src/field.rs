@@ -16,6 +16,9 @@ use crate::name;
 use crate::problem::Problems;
 use crate::shape::{Shape, inside_option};
 
+/// The attributes that determine the values of rows without the field.
+const DEFAULTS: [&str; 3] = ["default", "default_expression", "computed"];
+
 /// The role of a field in the store.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Role {
@@ -73,6 +76,10 @@ pub(crate) struct Field {
     file: Option<FileLimits>,
     /// The default of new rows.
     default: Option<Literal>,
+    /// The expression whose value new rows get by default.
+    default_expression: Option<String>,
+    /// The expression of a computed field.
+    computed: Option<String>,
     /// The variants of its sanitizers, in the order of the source.
     sanitizers: Vec<Ident>,
     /// The code of its rules, in the order of the source.
@@ -132,6 +139,8 @@ impl Field {
             text: None,
             file: None,
             default: None,
+            default_expression: None,
+            computed: None,
             sanitizers: Vec::new(),
             rules: Vec::new(),
             was: None,
@@ -187,6 +196,8 @@ impl Field {
                     self.default = self.literal(&constant, problems);
                 }
             }
+            "default_expression" => self.default_expression = item.expression(problems),
+            "computed" => self.computed = item.expression(problems),
             _ => self.apply_rule(item, owner, model, problems),
         }
     }
@@ -411,6 +422,11 @@ impl Field {
                 );
             }
         }
+        let excludes = ["default", "default_expression", "immutable"];
+        let is_excluded = |item: &&Item| excludes.iter().any(|name| item.name == name);
+        for item in items.iter().filter(is_excluded).filter(|_| self.computed.is_some()) {
+            problems.at(item, format!("the field is computed; remove `{}`", item.name));
+        }
         let (type_fits, expected) = match self.role {
             Role::Plain => return,
             Role::Key => (true, ""),
@@ -426,8 +442,10 @@ impl Field {
         if !type_fits {
             problems.at_span(self.of_span, expected);
         }
-        for item in items.iter().filter(|item| item.name == "default") {
-            problems.at(item, "the store sets this field; remove the default, which is never used");
+        let is_default = |item: &&Item| DEFAULTS.iter().any(|name| item.name == name);
+        for item in items.iter().filter(is_default) {
+            let what = format!("the store sets this field; remove `{}`", item.name);
+            problems.at(item, what);
         }
         for item in items.iter().filter(|item| item.name == "immutable") {
             problems.at(item, "the store sets this field; leave `immutable` out");
@@ -449,8 +467,9 @@ impl Field {
                 "a key is unique and indexed already; leave `unique` and `index` out",
             );
         }
-        if self.default.is_some() && self.role == Role::Plain {
-            problems.at_span(self.name_span, "a key cannot have a default");
+        let has_default = self.default.is_some() || self.default_expression.is_some();
+        if (has_default || self.computed.is_some()) && self.role == Role::Plain {
+            problems.at_span(self.name_span, "a key cannot have a default or be computed");
         }
         if self.immutable {
             problems.at_span(self.name_span, "a key never changes; leave `immutable` out");
@@ -490,6 +509,8 @@ impl Field {
             }
         };
         let default = optional(self.default.as_ref().map(|default| default.code(model)));
+        let default_expression = former(self.default_expression.as_deref());
+        let computed = former(self.computed.as_deref());
         let was = former(self.was.as_deref());
         let on_delete = format_ident!("{}", self.on_delete);
         quote!(#model::Field {
@@ -502,6 +523,8 @@ impl Field {
             on_delete: #model::OnDelete::#on_delete,
             role: #model::Role::#role,
             default: #default,
+            default_expression: #default_expression,
+            computed: #computed,
             sanitizers: ::std::borrow::Cow::Borrowed(&[#(#model::Sanitizer::#sanitizers),*]),
             rules: ::std::borrow::Cow::Borrowed(&[#(#rules),*]),
             was: #was,

@@ -40,5 +40,5 @@ pub use related::{Quantifier, RelatedFilter};
 pub use related_column::{ColumnPath, Reference};
 pub use related_field::{RELATED_FIELDS_MAX, RelatedField, RelatedFieldStep};
 pub use row_query::RowQuery;
-pub use text::{Caller, asks_for_caller, parse_filter, parse_order, parse_rule};
+pub use text::{asks_for_caller, parse_filter, parse_order, parse_rule};
 pub use typed::{Filter, Order};

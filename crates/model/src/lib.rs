@@ -46,8 +46,10 @@
 
 pub mod binary;
 mod error;
+mod expression;
 mod filter;
 pub mod json;
+mod lexer;
 pub mod model;
 pub mod rule;
 mod scalar;
@@ -58,13 +60,17 @@ pub mod text;
 mod value;
 
 pub use error::{Error, ErrorKind, Result, VIOLATIONS_MAX, Violation};
+pub use expression::{
+    EXPRESSION_BYTES_MAX, EXPRESSION_DEPTH_MAX, EXPRESSION_TERMS_MAX, ExpressionContext,
+};
 pub use filter::{
-    AggregateColumn, AggregateFunction, Caller, ColumnPath, FILTER_BYTES_MAX, FILTER_DEPTH_MAX,
+    AggregateColumn, AggregateFunction, ColumnPath, FILTER_BYTES_MAX, FILTER_DEPTH_MAX,
     FILTER_TERMS_MAX, Filter, FilterExpr, GROUP_AGGREGATES_MAX, GROUP_FIELDS_MAX, GroupQuery,
     Member, Order, Quantifier, RANKED_ROWS_MAX, RELATED_FIELDS_MAX, RankPlace, RankedQuery,
     RankedSearch, Ranker, Ranking, Reference, RelatedField, RelatedFieldStep, RelatedFilter,
     RowQuery, SortKey, asks_for_caller, parse_filter, parse_order, parse_ranking, parse_rule,
 };
+pub use lexer::Caller;
 pub use model::{
     Blob, Column, Comparable, FieldValue, Json, Key, Model, Record, Records, Ref, Vector,
     VectorField, misfit, read_field,

@@ -3,6 +3,8 @@
 
 mod check;
 mod compiled_rule;
+mod evaluation;
+mod expressions;
 mod json_member;
 mod prepare;
 mod prepared;

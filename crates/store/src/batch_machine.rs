@@ -2,11 +2,13 @@
 //! its writes, as operations in one transaction.
 //!
 //! `machine.rs` has the order of the steps. The other files each have one kind of step: checks of
-//! the caller's rights, rows as they were before a write, history entries, and stored answers.
+//! the caller's rights, rows as they were before a write, computed fields, history entries, and
+//! stored answers.
 
 mod answers;
 pub(crate) mod before;
 mod checks;
+pub(crate) mod computed;
 mod driver;
 mod entries;
 mod field_checks;

@@ -32,6 +32,7 @@ use crate::layers::feed::tables::FeedTables;
 use crate::layers::metrics::meter::Metering;
 use crate::layers::stack::LayerSettings;
 use crate::layers::steps::before_hooks::BeforeHooks;
+use crate::migration::computed::{COMPUTED, ComputedTables};
 use crate::migration::sequence::Sequence;
 use crate::migration::{MIGRATIONS, Migration, MigrationStatus};
 use crate::rows::history::{HISTORY_TABLE, History};
@@ -381,6 +382,13 @@ impl StoreBuilder {
                 before_hooks.get_or_insert_default().add(table.name(), hook);
             }
         }
+        for table in registry.tables().iter().filter(|table| table.has_expressions()) {
+            let home = homes.get(table.name()).copied().unwrap_or(0);
+            // The server of a remote store evaluates the expressions.
+            if engines[home].1.capability().guarded_writes {
+                before_hooks.get_or_insert_default().add_expressions(table.name());
+            }
+        }
         for table in registry.tables() {
             let home = homes.get(table.name()).copied().unwrap_or(0);
             check_on_delete(engines[home].1.capability(), table)?;
@@ -396,6 +404,15 @@ impl StoreBuilder {
         })?;
         tables.extend(answers.iter().map(|(table, _)| Arc::clone(table)));
         tables.extend(migrations.table().cloned());
+        let home = |table: &str| homes.get(table).copied().unwrap_or(0);
+        // The server of a remote store computes its rows.
+        let is_local = |table: &Table| engines[home(table.name())].1.capability().guarded_writes;
+        let computed = ComputedTables::of(&registry, is_local)?;
+        if let Some(table) = computed.as_ref().and_then(ComputedTables::first) {
+            let home = home(table.name());
+            homes.insert(COMPUTED.to_owned(), home);
+        }
+        tables.extend(computed.iter().map(|computed| Arc::clone(&computed.expressions)));
         let feed = match self.changes {
             Some(retention) => {
                 let of_several = engines.len() > 1;
@@ -413,7 +430,7 @@ impl StoreBuilder {
             }
         };
         let hooks = (before_hooks, hooks_core);
-        Ok(Assembled { engine, registry, tables, answers, migrations, feed, hooks })
+        Ok(Assembled { engine, registry, tables, answers, migrations, computed, feed, hooks })
     }
 
     /// Stores the answers to batches with an idempotency key
@@ -475,7 +492,7 @@ impl StoreBuilder {
         let (version, destructive) = (self.version, self.destructive.clone());
         let Self { history_age_max, metering, traced, cache_bytes_max, .. } = self;
         let commit_sink = self.commit_sink.clone();
-        let Assembled { engine, registry, tables, answers, migrations, feed, hooks } =
+        let Assembled { engine, registry, tables, answers, migrations, computed, feed, hooks } =
             self.assemble()?;
         let (before_hooks, hooks_core) = hooks;
         let history = registry.table(HISTORY_TABLE).ok().cloned();
@@ -516,6 +533,9 @@ impl StoreBuilder {
             feed_keeper::start(&store, &feed, retention)?;
             store.core.set_feed(feed);
         }
+        if let Some(computed) = computed.filter(|_| !is_replica) {
+            computed.fill(&store)?;
+        }
         if !is_replica {
             migrations.carry_out(&store, &done, to)?;
         }
@@ -535,6 +555,8 @@ pub(crate) struct Assembled {
     migrations: Sequence,
     /// The tables of the change feed, if there is one.
     feed: Option<(FeedTables, ChangeRetention)>,
+    /// The tables with computed fields, if there are any.
+    computed: Option<ComputedTables>,
     /// The hooks that are called before writes, and the place for their store.
     hooks: (Option<BeforeHooks>, LateCore),
 }

@@ -23,6 +23,7 @@ use crate::contract::operation::{Answered, Idempotency, Once, OnceKey, Outcome};
 use crate::layers::feed::ChangeFeed;
 use crate::layers::handle::{HandleContext, Place};
 use crate::layers::stack::LayerSettings;
+use crate::layers::steps::before_hooks::BeforeHooks;
 use crate::rights::Rights;
 use crate::rows::prepare::WriteTimestamp;
 use crate::rows::refusal::transaction_is_open;
@@ -255,9 +256,9 @@ impl Store {
         self.engine().capability()
     }
 
-    /// Returns true if hooks are called before the writes of a table
-    /// ([`StoreBuilder::before`](crate::StoreBuilder::before)). Then a row that was written may have
-    /// other values than the write, and has to be read to be known.
+    /// Returns true if the store may change rows of a table before they are written: it has hooks
+    /// ([`StoreBuilder::before`](crate::StoreBuilder::before)) default expressions or computed
+    /// fields. Then a row that was written may have other values than the write, and has to be read to be known.
     ///
     /// ```
     /// # use marmota_derive::Model;
@@ -272,7 +273,8 @@ impl Store {
     /// ```
     #[must_use]
     pub fn has_hooks(&self, table: &Table) -> bool {
-        self.core.layers.before_hooks.as_ref().is_some_and(|hooks| hooks.has(table.original()))
+        let has_hooks = |hooks: &BeforeHooks| hooks.has(table.original());
+        table.has_expressions() || self.core.layers.before_hooks.as_deref().is_some_and(has_hooks)
     }
 
     /// Returns the same store without its cache: the engine executes reads by key.

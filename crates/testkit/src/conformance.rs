@@ -48,8 +48,8 @@ pub use queries::{
     relations, search, streams, vectors,
 };
 pub use rows::{
-    conflicts, fields, immutable, keys, on_delete, partial_indexes, references, sanitizers, unique,
-    versions, writes,
+    computed_fields, conflicts, default_expressions, fields, immutable, keys, on_delete,
+    partial_indexes, references, sanitizers, unique, versions, writes,
 };
 pub use schemas::{migrations, schema_change, schema_plan};
 
@@ -85,8 +85,10 @@ macro_rules! conformance {
             $crate::before_hooks_promises!();
             $crate::budgets_promises!();
             $crate::changes_promises!();
+            $crate::computed_fields_promises!();
             $crate::concurrency_promises!();
             $crate::conflicts_promises!();
+            $crate::default_expressions_promises!();
             $crate::durability_promises!();
             $crate::event_loop_promises!();
             $crate::fields_promises!();

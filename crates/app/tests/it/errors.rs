@@ -50,6 +50,18 @@ fn each_error_names_the_place_and_what_is_allowed() {
             "app.toml:3:1: tables.note.fields.level: field `level` of model `note`: the default is",
         ),
         (
+            "text = { kind = \"text\", default_expression = \"lower(titel)\" }",
+            "app.toml:3:1: tables.note.fields.text: field `text` of model `note`: the expression",
+        ),
+        (
+            "text = { kind = \"text\", computed = \"text + '!'\" }",
+            "app.toml:3:1: tables.note.fields.text: field `text` of model `note`: its expression uses",
+        ),
+        (
+            "text = { kind = \"text\", computed = \"token(8)\" }",
+            "app.toml:3:1: tables.note.fields.text: field `text` of model `note`: a computed field",
+        ),
+        (
             "text = { kind = \"text\", pattern = \"(\" }",
             "app.toml:3:1: tables.note.fields.text: field `text` of model `note`: ",
         ),

@@ -26,6 +26,8 @@ token = { kind = "uuid", nullable = true }
 level = { kind = "integer", min = 1, max = 5, default = 3 }
 score = { kind = "float", default = 0.5, range = { min = 0.0, max = 1.0 } }
 credit = { kind = "currency", default = "9.95" }
+joined = { kind = "date", default = "2026-01-01", default_expression = "@today" }
+label = { kind = "text", computed = "lower(name) + ' ' + text(level)" }
 state = { kind = "enum", values = ["new", "known"], stored = "integer", default = "new" }
 picture = { kind = "file", bytes_max = 1000000, types = ["image/*"], nullable = true }
 key = { kind = "blob", nullable = true }

@@ -214,3 +214,26 @@ fn keys_are_set_from_what_an_engine_reports() {
     let key = <Person as Model>::Key::from_value(&Value::Int(7));
     assert_eq!(key, Some(7));
 }
+
+#[test]
+fn expressions_are_in_the_schema() {
+    #[derive(marmota_derive::Model)]
+    struct Item {
+        id: i64,
+        price: i64,
+        #[model(computed = "price * 2")]
+        double: i64,
+        #[model(default = 1, default_expression = "price + 1")]
+        next: i64,
+    }
+    let fields = &Item::schema().fields;
+    assert_eq!(fields[2].computed.as_deref(), Some("price * 2"));
+    assert_eq!(fields[3].default_expression.as_deref(), Some("price + 1"));
+    let table = Table::new(Item::schema().clone()).unwrap();
+    assert_eq!(
+        (table.computed(2), table.default_expression(3)),
+        (Some("price * 2"), Some("price + 1"))
+    );
+    let item = Item { id: 0, price: 1, double: 2, next: 2 };
+    assert_eq!(item.id + item.price + item.double + item.next, 5);
+}

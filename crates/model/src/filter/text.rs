@@ -21,19 +21,15 @@
 //!
 //! The tables of [`parse_filter`] explain each form with an example.
 
-mod caller;
-mod cursor;
 mod inside;
 mod parser;
 mod relation;
-mod token;
 mod value;
 
 use parser::Parser;
 
-pub use caller::Caller;
-
 use super::related_field::parse_path;
+use crate::lexer::Caller;
 use crate::schema::violation;
 use crate::value::excerpt::excerpt;
 use crate::{Error, ErrorKind, Field, Filter, Kind, Order, Result, SortKey, Table, ValueRef};

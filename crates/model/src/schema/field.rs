@@ -33,6 +33,10 @@ pub struct Field {
     pub role: Role,
     /// The default value of new rows.
     pub default: Option<Literal>,
+    /// The expression whose value new rows get by default.
+    pub default_expression: Option<Cow<'static, str>>,
+    /// The expression that determines its value in every write; for computed fields.
+    pub computed: Option<Cow<'static, str>>,
     /// Changes to its texts before the rules are checked.
     pub sanitizers: Cow<'static, [Sanitizer]>,
     /// Rules for its values, in addition to the kind.
@@ -106,6 +110,8 @@ impl Field {
             on_delete: OnDelete::Restrict,
             role: Role::Plain,
             default: None,
+            default_expression: None,
+            computed: None,
             sanitizers: Cow::Borrowed(&[]),
             rules: Cow::Borrowed(&[]),
             was: None,
@@ -227,6 +233,81 @@ impl Field {
     #[must_use]
     pub fn default(mut self, default: Literal) -> Self {
         self.default = Some(default);
+        self
+    }
+
+    /// Sets the expression whose value a new row gets if it has none for the field. The store
+    /// evaluates it when the row is inserted.
+    ///
+    /// | part | value |
+    /// |---|---|
+    /// | `'text'`, `7`, `2.5`, `true`, `null` | a constant |
+    /// | `name` | the value of another field of the row |
+    /// | `@now`, `@today` | the time of the write; its date in UTC |
+    /// | `@user.id`, `@user.name` | the caller's key and name; null for anonymous callers and without rights |
+    /// | `uuid_v4()`, `uuid_v7()` | a new UUID |
+    /// | `token(32)` | a random text of 32 letters, digits, `-` and `_` (6 bits each) |
+    /// | `lower(a)`, `upper(a)`, `trim(a)` | the changed text |
+    /// | `slug(a)` | the words of a text in lower case, joined by `-` |
+    /// | `length(a)` | the number of characters of a text |
+    /// | `text(a)` | the text form of a value |
+    /// | `coalesce(a, b, …)` | the first value that is not null |
+    /// | `a + b` | a sum; the joined texts; a date some days later |
+    /// | `a - b`, `a * b`, `a / b` | the result on numbers; days before a date, or between two |
+    ///
+    /// - A part that is null makes the result null, except in `coalesce`. A field that is not
+    ///   nullable is then required.
+    /// - `/` of integers truncates. Amounts are rounded to four decimals, halves away from zero. A
+    ///   result out of range and a division by zero are errors that name the field.
+    /// - [`Field::default`] stays the value of rows that exist when the column is added.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// let table = |expression: &'static str| {
+    ///     Table::new(Schema::new("note", vec![
+    ///         Field::new("id", Kind::I64).role(Role::Key),
+    ///         Field::new("title", Kind::TEXT),
+    ///         Field::new("slug", Kind::TEXT).default_expression(expression),
+    ///     ]))
+    /// };
+    /// assert!(table("slug(title) + '-' + token(6)").is_ok());
+    /// assert!(table("slug(titel)").unwrap_err().to_string().contains("not a field of `note`"));
+    /// assert!(table("length(title)").unwrap_err().to_string().contains("is integer"));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub fn default_expression(mut self, expression: impl Into<Cow<'static, str>>) -> Self {
+        self.default_expression = Some(expression.into());
+        self
+    }
+
+    /// Makes it a computed field: its value is that of an expression over the other fields of the
+    /// row. The store computes it in every write of the row except raw SQL, and keeps it in the row,
+    /// so filters, orders, indexes and searches can use it.
+    ///
+    /// - The expression is one of [`Field::default_expression`] without the time, the caller and
+    ///   random values. It may use other computed fields, but not the version, the updated-at field
+    ///   and a key that the engine generates.
+    /// - A caller may leave the field out or send the value that the store computes; another value
+    ///   is refused with the rule `computed`.
+    /// - A new expression is evaluated for the stored rows when the store is opened.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind, Role, Schema, Table};
+    /// let table = |expression: &'static str| {
+    ///     Table::new(Schema::new("item", vec![
+    ///         Field::new("id", Kind::I64).role(Role::Key),
+    ///         Field::new("price", Kind::Currency),
+    ///         Field::new("count", Kind::I64),
+    ///         Field::new("total", Kind::Currency).computed(expression),
+    ///     ]))
+    /// };
+    /// assert!(table("price * count").is_ok());
+    /// assert!(table("total + 1").unwrap_err().to_string().contains("uses its own value"));
+    /// ```
+    #[must_use]
+    pub fn computed(mut self, expression: impl Into<Cow<'static, str>>) -> Self {
+        self.computed = Some(expression.into());
         self
     }
 

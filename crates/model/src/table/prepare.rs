@@ -4,13 +4,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::compiled_rule::CompiledRule;
+use super::expressions::Expressions;
 use super::prepared::Table;
 use super::{JsonMember, TableShape};
 use crate::schema::is_name;
 use crate::schema::text::literal_value;
 use crate::{
-    Error, ErrorKind, Field, FieldSet, KeyKind, Kind, OnDelete, Result, Role, Sanitizer, Schema,
-    VECTOR_DIMENSIONS_MAX,
+    Currency, Date, Error, ErrorKind, Field, FieldSet, KeyKind, Kind, OnDelete, Result, Role,
+    Sanitizer, Schema, Time, Timestamp, Uuid, VECTOR_DIMENSIONS_MAX, Value, ValueForm,
 };
 
 impl Table {
@@ -41,6 +42,7 @@ impl Table {
             rules: Vec::new(),
             typed_rules: Vec::new(),
             defaults: Vec::with_capacity(schema.fields.len()),
+            expressions: Arc::new(Expressions::of(&schema)?),
             key_kind,
             all: FieldSet::first(schema.fields.len()),
             read_by_default: FieldSet::EMPTY,
@@ -98,6 +100,7 @@ impl Table {
                 self.read_by_default = self.read_by_default.with(position);
             }
             let default = match &field.default {
+                None if field.computed.is_some() && !field.nullable => placeholder(&field.kind),
                 None => None,
                 Some(literal) => Some(literal_value(field, literal).map_err(|why| {
                     refuse(&self.schema, Some(field), &format!("the default is {why}"))
@@ -135,6 +138,22 @@ impl Table {
         }
         Ok(())
     }
+}
+
+/// Returns the value of a new column of a computed field in stored rows, until it is computed.
+fn placeholder(kind: &Kind) -> Option<Value> {
+    Some(match kind.form() {
+        ValueForm::Bool => Value::Bool(false),
+        ValueForm::Int => Value::Int(0),
+        ValueForm::Float => Value::Float(0.0),
+        ValueForm::Currency => Value::Currency(Currency::default()),
+        ValueForm::Text => Value::Text(String::new()),
+        ValueForm::Date => Value::Date(Date::default()),
+        ValueForm::Time => Value::Time(Time::default()),
+        ValueForm::Timestamp => Value::Timestamp(Timestamp::default()),
+        ValueForm::Uuid => Value::Uuid(Uuid::nil()),
+        ValueForm::Json | ValueForm::Blob => return None,
+    })
 }
 
 /// Checks that a field can have its action of a delete.

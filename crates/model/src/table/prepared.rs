@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::compiled_rule::CompiledRule;
+use super::expressions::Expressions;
 use super::relation::Links;
 use super::view::View;
 use super::{JsonMember, TableShape};
@@ -36,6 +37,7 @@ pub struct Table {
     pub(super) rules: Vec<(usize, CompiledRule)>,
     pub(super) typed_rules: Vec<usize>,
     pub(super) defaults: Vec<Option<Value>>,
+    pub(super) expressions: Arc<Expressions>,
     pub(super) key_kind: KeyKind,
     pub(super) all: FieldSet,
     pub(super) read_by_default: FieldSet,

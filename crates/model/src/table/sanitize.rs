@@ -24,14 +24,25 @@ impl Table {
     #[inline]
     pub fn sanitize<'a>(&self, row: &mut [ValueRef<'a>], scratch: &'a Scratch) {
         for &position in &self.sanitized {
-            let ValueRef::Text(text) = row[position] else { continue };
-            let field = &self.fields()[position];
-            let text =
-                field.sanitizers.iter().fold(text, |text, sanitizer| match sanitizer.apply(text) {
-                    Cow::Borrowed(text) => text,
-                    Cow::Owned(changed) => scratch.text(&changed),
-                });
-            row[position] = ValueRef::Text(text);
+            self.sanitize_field(position, row, scratch);
         }
+    }
+
+    /// Applies the sanitizers of one field.
+    #[inline]
+    pub(super) fn sanitize_field<'a>(
+        &self,
+        position: usize,
+        row: &mut [ValueRef<'a>],
+        scratch: &'a Scratch,
+    ) {
+        let ValueRef::Text(text) = row[position] else { return };
+        let field = &self.fields()[position];
+        let text =
+            field.sanitizers.iter().fold(text, |text, sanitizer| match sanitizer.apply(text) {
+                Cow::Borrowed(text) => text,
+                Cow::Owned(changed) => scratch.text(&changed),
+            });
+        row[position] = ValueRef::Text(text);
     }
 }

@@ -72,6 +72,7 @@ impl Table {
             rules: of.rules.clone(),
             typed_rules: of.typed_rules.clone(),
             defaults: of.defaults.clone(),
+            expressions: Arc::clone(&of.expressions),
             key_kind: of.key_kind,
             all: of.all,
             read_by_default: of.read_by_default.intersection(fields.readable),

@@ -178,7 +178,8 @@ fn of_table(table: &Table, base: &str) -> Value {
 /// - `max` (characters) and `collation` of a text, `range` of an integer, `values` of an
 ///   enumeration, `table` of a reference, and
 ///   `dimensions` of a vector;
-/// - `role` of a field that the store writes, `default`, and `rules`.
+/// - `role` of a field that the store writes, `default`, `default_expression` and `computed` (empty
+///   if the expression uses fields that the caller may not read), and `rules`.
 pub(crate) fn of_field(table: &Table, position: usize, field: &Field) -> Value {
     let mut out = Map::new();
     let mut put = |name: &str, value: Value| {
@@ -234,10 +235,16 @@ pub(crate) fn of_field(table: &Table, position: usize, field: &Field) -> Value {
     if let Some(role) = role {
         put("role", json!(role));
     }
-    if let Some(default) = table.default(position) {
+    if let Some(default) = table.default(position).filter(|_| field.computed.is_none()) {
         let mut text = Vec::new();
         json::write_value_as(&mut text, &field.kind, default);
         put("default", serde_json::from_slice(&text).unwrap_or_default());
+    }
+    if let Some(expression) = table.default_expression(position) {
+        put("default_expression", json!(expression));
+    }
+    if let Some(expression) = table.computed(position) {
+        put("computed", json!(expression));
     }
     if !field.sanitizers.is_empty() {
         put("sanitizers", field.sanitizers.iter().map(|one| json!(one.name())).collect());

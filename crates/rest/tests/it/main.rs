@@ -20,6 +20,7 @@ mod compression;
 #[path = "../../../auth/tests/it/databases.rs"]
 mod databases;
 mod expand;
+mod expressions;
 #[cfg(feature = "auth")]
 mod extractors;
 mod failing;

@@ -1,8 +1,8 @@
 //! Hooks that are called before a row is written (`batch_machine/machine/hooks.rs`): the change that
-//! a hook gets, and what it returns.
+//! a hook gets, and what it returns. Default expressions and computed fields are evaluated in the same place.
 //!
-//! The store attaches [`WriteHooks`] to each write of a table with hooks ([`Write::Hooked`]);
-//! engines pass it on without reading it.
+//! The store attaches [`WriteHooks`] to each write of a table with hooks, and to writes that evaluate
+//! expressions ([`Write::Hooked`]); engines pass it on without reading it.
 //!
 //! [`Write::Hooked`]: crate::operation::Write::Hooked
 
@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use marmota_model::{Result, Value};
+use marmota_model::{Result, Table, Value};
 
 use crate::contract::change::ChangeKind;
 
@@ -44,6 +44,15 @@ pub(crate) enum HookCall {
 
 /// The hooks of one table, for the writes of one operation.
 pub(crate) trait RowHooks: Send + Sync {
+    /// Returns the values of the default expressions of a new row, and its computed fields.
+    ///
+    /// # Errors
+    /// Those of [`Table::fill_defaults`] and [`Table::compute`].
+    fn complete(&self, table: &Table, row: &[Value]) -> Result<AssignedFields>;
+
+    /// Returns true if no hook is called.
+    fn is_empty(&self) -> bool;
+
     /// Calls the hook with this index; `None` after the last one.
     fn call(&self, index: usize, change: &RowChange) -> Option<HookCall>;
 

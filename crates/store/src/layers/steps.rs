@@ -1,10 +1,11 @@
-//! The layer of writes that take additional steps in the same transaction. There are five reasons
+//! The layer of writes that take additional steps in the same transaction. There are six reasons
 //! for such steps:
 //! - The table is audited: an entry in the history is written, with the fields that changed.
 //! - The caller has rights with rules on rows: the rows are read and checked before the write.
 //! - Immutable fields are written: the row is read, and the write refused if it would change them.
 //! - Rows that refer to deleted ones are deleted or changed.
 //! - The table has hooks that are called before the write, with the rows before and after it.
+//! - The store determines values of the row: default expressions and computed fields.
 //!
 //! Such a write is executed as a batch, whose steps are made by the [batch
 //! machine](crate::operation::BatchMachine) on every engine alike, and its result is taken from the
@@ -13,6 +14,7 @@
 
 mod additional;
 pub(crate) mod before_hooks;
+mod evaluation;
 mod transaction_write;
 mod write_as_batch;
 
@@ -23,6 +25,7 @@ use marmota_model::{NoRows, Result, RowSink};
 
 use self::additional::Steps;
 use self::before_hooks::BeforeHooks;
+use self::evaluation::Evaluation;
 use self::transaction_write::{TransactionWrite, check_turn};
 use self::write_as_batch::WriteAsBatch;
 use crate::contract::audit::AuditLog;
@@ -65,6 +68,8 @@ enum Instead<S> {
     Batch(WriteAsBatch),
     /// A batch with hooks that may wait, in a transaction of the store.
     Transaction(Box<TransactionWrite<S>>),
+    /// The same write, with the values of expressions.
+    Completed(Evaluation),
 }
 
 impl<L: Layer> StepsLayer<L> {
@@ -114,6 +119,17 @@ impl<L: Layer> StepsLayer<L> {
             Some(steps) => WriteAsBatch::of(operation, &self.registry, steps)?,
             None => None,
         };
+        if let (None, Some(evaluation)) =
+            (&batch, hooks.and_then(|_| Evaluation::needed(handle, operation)))
+        {
+            let submitted = evaluation.with(operation, |operation| {
+                self.next.submit(handle, next, durability, operation, sink, outcome)
+            })?;
+            if submitted.is_pending() {
+                *instead = Some(Box::new(Instead::Completed(evaluation)));
+            }
+            return submitted;
+        }
         let Some(mut batch) = batch else {
             return self.next.submit(handle, next, durability, operation, sink, outcome);
         };
@@ -183,6 +199,9 @@ impl<L: Layer> Layer for StepsLayer<L> {
                 self.next.poll(handle, next, batch, &mut NoRows, &mut whole, context)
             }),
             Some(Instead::Transaction(write)) => write.poll(&self.next, operation, context),
+            Some(Instead::Completed(evaluation)) => evaluation.with(operation, |operation| {
+                self.next.poll(handle, next, operation, sink, outcome, context)
+            })?,
         });
         Poll::Ready(match instead.take().map(|instead| *instead) {
             Some(Instead::Batch(batch)) => {
@@ -191,7 +210,7 @@ impl<L: Layer> Layer for StepsLayer<L> {
                 finished
             }
             Some(Instead::Transaction(write)) => write.finish(done, operation, outcome),
-            None => done,
+            Some(Instead::Completed(_)) | None => done,
         })
     }
 

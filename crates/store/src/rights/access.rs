@@ -149,8 +149,9 @@ pub(crate) struct TableRights {
     pub(crate) referring: Vec<Referring>,
     /// True if a new row can be checked before its insert.
     ///
-    /// False if the rule uses an automatic key or related rows, or if a reference is restricted by more than the
-    /// target's key: then the checks need the database.
+    /// False if the rule uses an automatic key or related rows, if a reference is restricted by more
+    /// than the target's key, or if it may depend on default expressions: then the checks need the
+    /// database.
     pub(crate) tells_before: bool,
     /// The fields that may be read; `None` for all.
     pub(crate) read_fields: Option<FieldAccess>,
@@ -203,7 +204,9 @@ impl TableRights {
             delete: seen(Right::Delete),
             refer: of(Right::Refer).or(table, &read),
             referring: Vec::new(),
-            tells_before: !key_is_made && !insert.has_relations(),
+            tells_before: !key_is_made
+                && !insert.has_relations()
+                && (insert.is_all() || !table.has_expressions()),
             table: Arc::clone(table),
             insert,
             read,
@@ -271,7 +274,8 @@ pub(super) fn settle_references(tables: &mut [TableRights]) {
             }
             let key = FieldSet::EMPTY.with(target.key());
             let by_key = access.fields(target).union(key) == key;
-            rights.tells_before &= by_key && !access.has_relations();
+            let is_filled = rights.table.has_default_expression(field);
+            rights.tells_before &= by_key && !access.has_relations() && !is_filled;
             let (target, access) = (Arc::clone(target), access.clone());
             rights.referring.push(Referring { field, target, access });
         }

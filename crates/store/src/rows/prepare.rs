@@ -82,6 +82,8 @@ impl WriteTimestamp {
 /// | created-at, updated-at | any | `stamp` |
 /// | version | any | 1 |
 /// | other, absent | | its default, or NULL if it is optional, otherwise an error |
+/// | with a default expression, absent | | absent: the store evaluates it in the transaction of the write |
+/// | computed | | that of a struct becomes absent; another is compared with the computed value |
 ///
 /// The row has one value for each field of the table, in order. Texts that a sanitizer changes are
 /// stored in `scratch`.
@@ -110,6 +112,7 @@ pub fn insert_into<'a>(
     violations: &mut Vec<Violation>,
 ) {
     prepare_key(table, row, violations);
+    leave_out_computed(table, row, origin);
     if let Some(created_at) = table.created_at() {
         row[created_at] = stamp.value();
     }
@@ -157,6 +160,7 @@ pub fn update_into<'a>(
     for field in [table.created_at(), table.version()].into_iter().flatten() {
         row[field] = ValueRef::Absent;
     }
+    leave_out_computed(table, row, origin);
     if let Some(updated_at) = table.updated_at() {
         row[updated_at] = stamp.value();
     }
@@ -165,8 +169,9 @@ pub fn update_into<'a>(
 }
 
 /// Fills absent fields with their default or NULL, like an insert, for a write that replaces a row
-/// as a whole. Blobs, which reads leave out by default, stay as they are, and so do fields that the
-/// caller of a [view](Table::view) may not write.
+/// as a whole. Blobs, which reads leave out by default, stay as they are, and so do computed
+/// fields, fields with a default expression, and those that the caller of a [view](Table::view) may
+/// not write.
 ///
 /// A field without a default that is not optional is a violation.
 pub fn fill_for_replace<'a>(
@@ -217,6 +222,13 @@ pub fn no_target(field: &Field, key: ValueRef<'_>, target: &str) -> Violation {
     violation(field, key, "reference", message)
 }
 
+/// Leaves out the computed fields of a struct, which always has values for them.
+fn leave_out_computed(table: &Table, row: &mut [ValueRef<'_>], origin: ValueSource) {
+    if origin == ValueSource::Struct {
+        table.computed_fields().iter().for_each(|field| row[field] = ValueRef::Absent);
+    }
+}
+
 /// Prepares the key of a new row, as the table at [`insert`] states.
 fn prepare_key(table: &Table, row: &mut [ValueRef<'_>], violations: &mut Vec<Violation>) {
     let key = table.key();
@@ -258,7 +270,8 @@ fn fill_absent<'a>(table: &'a Table, row: &mut [ValueRef<'a>], violations: &mut 
     }
 }
 
-/// Fills one absent field with its default or NULL, or adds a violation.
+/// Fills one absent field with its default or NULL, or adds a violation. A field that the
+/// store determines stays absent.
 #[cold]
 fn fill_one<'a>(
     table: &'a Table,
@@ -269,6 +282,10 @@ fn fill_one<'a>(
     let field = &table.fields()[position];
     // A field with an invalid value is reported only once.
     let known = |violations: &[Violation]| violations.iter().any(|v| v.field == field.name);
+    if table.is_determined(position) {
+        // The store evaluates its expression in the transaction of the write.
+        return;
+    }
     match table.default(position) {
         Some(default) => row[position] = default,
         None if field.nullable => row[position] = ValueRef::Null,

@@ -228,3 +228,10 @@ pub fn no_connection_for_transaction(connections_max: usize) -> Error {
     );
     Error::new(ErrorKind::Busy, message)
 }
+
+/// Returns the same error with the index of the row.
+#[cold]
+pub(crate) fn at_row(place: usize, error: &Error) -> Error {
+    let named = Error::new(error.kind(), format!("row {place}: {}", error.message()));
+    error.violations().iter().cloned().fold(named, Error::with_violation)
+}

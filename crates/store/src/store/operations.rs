@@ -188,6 +188,17 @@ impl Store {
         Ok(outcome)
     }
 
+    /// [`Store::run`] without layers: without hooks, history, rights and expressions.
+    pub(crate) fn run_below(
+        &self,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+    ) -> Result<Outcome> {
+        let mut outcome = Outcome::default();
+        self.run_in_session(None, operation, sink, &mut outcome)?;
+        Ok(outcome)
+    }
+
     /// [`Store::run`] with a caller's outcome.
     pub(crate) fn run_into(
         &self,
@@ -199,6 +210,16 @@ impl Store {
         if !self.is_plain || is_left_to_store(operation) {
             return self.run_layered(durability, operation, sink, outcome);
         }
+        self.run_in_session(durability, operation, sink, outcome)
+    }
+
+    fn run_in_session(
+        &self,
+        durability: Option<Durability>,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<()> {
         let (sessions, place) = (self.core.layers.sessions(), &self.handle.place);
         match blocking(|| sessions.submit_to(place, durability, operation, sink, outcome))? {
             Submitted::Done => Ok(()),

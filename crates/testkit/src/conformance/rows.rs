@@ -1,6 +1,8 @@
 //! Promises about the rows of one table: fields, keys, and single writes.
 
+pub mod computed_fields;
 pub mod conflicts;
+pub mod default_expressions;
 pub mod fields;
 pub mod immutable;
 pub mod keys;

@@ -1,8 +1,7 @@
 //! Tests of the value at a path inside a JSON field.
 
-use super::cursor::Cursor;
-use super::token::{Token, comparison};
 use crate::json::{JsonCondition, JsonPath, JsonTest};
+use crate::lexer::{Cursor, Token, comparison};
 use crate::schema::violation;
 use crate::{Comparison, Error, FilterExpr, Kind, Place, Result, Table, Value, ValueRef};
 

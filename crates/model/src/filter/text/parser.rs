@@ -1,11 +1,9 @@
 //! The parser of filters: a function for each rule of the grammar.
 
-use super::caller::Caller;
-use super::cursor::Cursor;
 use super::inside::inside;
 use super::relation::Function;
-use super::token::{Token, comparison};
 use super::value::{value, value_of};
+use crate::lexer::{Caller, Cursor, Token, comparison};
 use crate::{Comparison, FILTER_DEPTH_MAX, FilterExpr, Kind, Place, Result, Search, Table, Value};
 
 /// A parser of one filter on the rows of a table.
@@ -17,7 +15,7 @@ pub(super) struct Parser<'a, 't> {
 impl<'a, 't> Parser<'a, 't> {
     /// Creates a parser. Values of a caller are errors if `caller` is `None`.
     pub(super) const fn new(table: &'t Table, text: &'a str, caller: Option<&'t Caller>) -> Self {
-        Self { table, cursor: Cursor::new(text, caller) }
+        Self { table, cursor: Cursor::new("filter", text, caller) }
     }
 
     /// Parses the whole text.

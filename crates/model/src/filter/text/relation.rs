@@ -2,7 +2,7 @@
 //! `count(comment) > 3`.
 
 use super::parser::Parser;
-use super::token::{Token, comparison};
+use crate::lexer::{Token, comparison};
 use crate::{FilterExpr, Quantifier, RelatedFilter, RelationStep, ResolvedRelation, Result};
 
 /// The functions on the rows of a relation.

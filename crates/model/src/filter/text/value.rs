@@ -1,8 +1,7 @@
 //! The values with which a filter compares a field.
 
-use super::cursor::Cursor;
-use super::token::Token;
 use crate::json::write_string;
+use crate::lexer::{Cursor, Token};
 use crate::schema::{text, violation};
 use crate::{Error, Field, KeyKind, Kind, Result, Scratch, Value, ValueRef};
 

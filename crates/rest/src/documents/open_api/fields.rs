@@ -88,6 +88,13 @@ pub(super) fn written(table: &Table, body: Body) -> Value {
                     "type": "null",
                     "description": "The bytes are written at the path of the field",
                 }),
+                Role::Plain if field.computed.is_some() => {
+                    let mut computed = of_field(table, at, field);
+                    computed["description"] = json!(
+                        "The store computes it: left out, or the value that the store computes"
+                    );
+                    computed
+                }
                 Role::Plain | Role::Key => of_field(table, at, field),
             };
             (field.name.to_string(), schema)
@@ -117,7 +124,9 @@ fn is_file(field: &Field) -> bool {
 fn required(table: &Table) -> Vec<&str> {
     shown_fields(table)
         .filter(|(at, field)| match field.role {
-            Role::Plain => !field.nullable && table.default(*at).is_none(),
+            Role::Plain => {
+                !field.nullable && table.default(*at).is_none() && !table.is_determined(*at)
+            }
             Role::Key => matches!(table.key_kind(), KeyKind::Text),
             Role::CreatedAt | Role::UpdatedAt | Role::Version => false,
         })
@@ -128,6 +137,8 @@ fn required(table: &Table) -> Vec<&str> {
 /// Returns the schema of a field's value: that of its kind, with its rules, its default and its
 /// role.
 ///
+/// - A computed field is `readOnly`, and has its expression as `x-computed`.
+/// - A default expression is `x-default-expression`, an extension, and has a description.
 /// - Creation and update times are `readOnly`: the server ignores them in a request.
 /// - A field that cannot be changed after the insert has `x-immutable`, an extension, and a
 ///   description.
@@ -145,10 +156,22 @@ pub(super) fn of_field(table: &Table, position: usize, field: &Field) -> Value {
     if field.role == Role::Key && schema["type"] == "string" && schema["minLength"].is_null() {
         schema["minLength"] = json!(1);
     }
-    if let Some(default) = table.default(position) {
+    if let Some(default) = table.default(position).filter(|_| field.computed.is_none()) {
         let mut json = Vec::new();
         text::write_value_as(&mut json, &field.kind, default);
         schema["default"] = serde_json::from_slice(&json).unwrap_or_default();
+    }
+    if let Some(expression) = table.default_expression(position) {
+        if !expression.is_empty() {
+            schema["x-default-expression"] = json!(expression);
+        }
+        schema["description"] = json!("The store determines it for a new row without it");
+    }
+    if let Some(expression) = table.computed(position) {
+        if !expression.is_empty() {
+            schema["x-computed"] = json!(expression);
+        }
+        schema["readOnly"] = json!(true);
     }
     if matches!(field.role, Role::CreatedAt | Role::UpdatedAt) {
         schema["readOnly"] = json!(true);

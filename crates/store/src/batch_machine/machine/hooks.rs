@@ -9,6 +9,9 @@
 //! | delete | a delete |
 //! | delete by filter | a delete for each row, read in pages |
 //!
+//! Expressions are evaluated in the same place: default expressions before the hooks, computed fields
+//! before and after them.
+//!
 //! A write of a missing row, or with another version than expected, calls no hook: the engine
 //! refuses it.
 
@@ -20,15 +23,17 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use marmota_model::{
-    Comparison, Currency, Error, ErrorKind, FilterExpr, KeyKind, Result, RowQuery, Table, Value,
-    ValueRef,
+    Comparison, Currency, Error, ErrorKind, FieldSet, FilterExpr, KeyKind, Result, RowQuery,
+    Scratch, Table, Value, ValueRef,
 };
 
 use super::{BatchMachine, BatchParts, BatchStep, Checks, Current, Stage, write_of};
+use crate::batch_machine::computed::{self, Computing};
 use crate::contract::change::ChangeKind;
 use crate::contract::operation::conflict::{conflicting_indexes, conflicting_rows, selects};
 use crate::contract::operation::{OnConflict, Outcome, Write};
 use crate::contract::row_hook::{AssignedFields, HookCall, RowChange, RunningHook};
+use crate::rights::present;
 use crate::rows::prepare;
 use crate::runtime::alarm::TaskAlarm;
 
@@ -115,8 +120,14 @@ impl BatchMachine {
     /// Reads the rows that hooks get, or calls the hooks.
     #[cold]
     pub(super) fn begin_hooks(&mut self, parts: &BatchParts<'_, '_>) -> Result<BatchStep> {
-        let mut calls = HookCalls::default();
+        let mut calls = HookCalls { has_changed: self.complete(parts)?, ..HookCalls::default() };
         let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
+        let has_hooks = write.hooks().is_some_and(|hooks| !hooks.0.is_empty());
+        let is_read = computed::of_write(write) == Computing::OfStored;
+        if !has_hooks && !is_read {
+            self.calls = Some(Box::new(calls));
+            return self.call_hooks(parts);
+        }
         let (table, bare) = (Arc::clone(write.table()), write.bare());
         let filter = match bare {
             Write::Insert { row, on_conflict: OnConflict::Refuse, .. } => {
@@ -146,6 +157,61 @@ impl BatchMachine {
             }
             None => self.call_hooks(parts),
         }
+    }
+
+    /// Evaluates the expressions that the written values determine: of a new row, and of an update
+    /// that writes all that computed fields use. Returns true if the write has changed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] with each field that gets no value.
+    fn complete(&mut self, parts: &BatchParts<'_, '_>) -> Result<bool> {
+        let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
+        let Some(hooks) = write.hooks() else { return Ok(false) };
+        let assigned = match write.bare() {
+            Write::Insert { table, row, .. } => hooks.0.complete(table, row)?,
+            Write::Update { table, key, row, .. }
+                if computed::of_write(write) == Computing::OfWrite =>
+            {
+                let mut whole = row.clone();
+                whole[table.key()] = key.clone();
+                let written = present(row);
+                computed_values(table, &whole, table.affected_by(written).0, written)?
+            }
+            _ => return Ok(false),
+        };
+        if assigned.is_empty() {
+            return Ok(false);
+        }
+        let mut completed = write.clone();
+        if let Write::Insert { row, .. } | Write::Update { row, .. } = completed.bare_mut() {
+            for (field, value) in assigned {
+                row[field] = value;
+            }
+        }
+        self.write = Some(Box::new(completed));
+        // The machine lends the write from its own place now.
+        self.current = Current::Write;
+        Ok(true)
+    }
+
+    /// Computes the computed fields of the current change, and writes those that differ. The values
+    /// that an update gives for them are compared, if it `is_given`.
+    fn compute(&mut self, parts: &BatchParts<'_, '_>, is_given: bool) -> Result<()> {
+        let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
+        let current = self.calls.as_ref().and_then(|calls| calls.current.as_ref());
+        let Some(after) = current.and_then(|(change, _)| change.after.as_ref()) else {
+            return Ok(());
+        };
+        let table = write.table();
+        if table.computed_fields().is_empty() {
+            return Ok(());
+        }
+        let given = match write.bare() {
+            Write::Update { row, .. } if is_given => present(row),
+            _ => FieldSet::EMPTY,
+        };
+        let assigned = computed_values(table, after, table.computed_fields(), given)?;
+        self.assign(parts, &assigned)
     }
 
     /// Reads the next rows of a delete by filter.
@@ -181,7 +247,10 @@ impl BatchMachine {
             let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
             let Some((change, index)) = &mut calls.current else {
                 match calls.changes.pop_front() {
-                    Some(change) => calls.current = Some((change, 0)),
+                    Some(change) => {
+                        calls.current = Some((change, 0));
+                        self.compute(parts, true)?;
+                    }
                     None if calls.last_key.is_some() => return self.look_for_page(parts),
                     None => break,
                 }
@@ -189,7 +258,15 @@ impl BatchMachine {
             };
             let Some(hooks) = write.hooks() else { break };
             match caught(write.table(), || hooks.0.call(*index, change))? {
-                None => calls.current = None,
+                None => {
+                    let had_hooks = *index > 0;
+                    if had_hooks {
+                        self.compute(parts, false)?;
+                    }
+                    if let Some(calls) = &mut self.calls {
+                        calls.current = None;
+                    }
+                }
                 Some(HookCall::Done(assigned)) => {
                     *index += 1;
                     self.assign(parts, &assigned?)?;
@@ -445,6 +522,23 @@ fn existing_row<'r>(table: &Table, row: &[Value], rows: &[&'r [Value]]) -> Optio
         rows.iter().find(is_same).copied()
     });
     same.or_else(|| rows.first().copied())
+}
+
+/// Returns the values of computed fields that differ from those of a row; see [`Table::compute`].
+fn computed_values(
+    table: &Table,
+    row: &[Value],
+    fields: FieldSet,
+    given: FieldSet,
+) -> Result<AssignedFields> {
+    let scratch = Scratch::new();
+    let mut row = borrowed(row);
+    let given = given.intersection(table.computed_fields());
+    let changed = table.compute(&mut row, fields, given, &scratch)?;
+    let mut violations = Vec::new();
+    table.check_fields(&row, changed, &mut violations);
+    prepare::finish(violations)?;
+    Ok(changed.iter().map(|field| (field, row[field].to_value())).collect())
 }
 
 fn borrowed(row: &[Value]) -> Vec<ValueRef<'_>> {

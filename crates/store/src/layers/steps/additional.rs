@@ -8,7 +8,7 @@ use std::sync::Arc;
 use marmota_model::{Error, ErrorKind, FilterExpr, Result, Table, Timestamp};
 use smallvec::SmallVec;
 
-use super::before_hooks::{BeforeHooks, HookPlace, Hooked};
+use super::before_hooks::{BeforeHooks, HookPlace, Hooked, is_evaluated};
 use crate::batch_machine::before;
 use crate::contract::audit::{Audit, AuditLog};
 use crate::contract::operation::{Cascade, OnConflict, Operation, Write};
@@ -66,7 +66,8 @@ impl<'s> Steps<'s> {
                 at: handle.time(),
             });
             let place = || Arc::new(HookPlace::new(handle.clone()));
-            let hooks = before_hooks.filter(|_| hooked.any).map(|hooks| (hooks, place()));
+            let has_hooks = hooked.any || hooked.any_evaluated;
+            let hooks = before_hooks.filter(|_| has_hooks).map(|hooks| (hooks, place()));
             let waits = hooked.any_async;
             Self { audit, rights, hooks, waits, cascades, at: handle.time() }
         }))
@@ -80,7 +81,7 @@ impl<'s> Steps<'s> {
     /// Returns a write with its steps: the write itself, if it takes none.
     pub(super) fn wrap(&self, write: Write) -> Write {
         let guard = self.rights.filter(|rights| rights.guard(&write));
-        let hooks = self.hooks_of(write.table());
+        let hooks = self.hooks_of(write.table(), is_evaluated(&write));
         let write = match self.cascade_of(&write) {
             Some(cascade) => Write::Cascading { write: Box::new(write), cascade },
             None => write,
@@ -97,9 +98,9 @@ impl<'s> Steps<'s> {
         write.with_hooks(hooks)
     }
 
-    /// Returns the hooks of a table.
-    fn hooks_of(&self, table: &Table) -> Option<WriteHooks> {
-        self.hooks.as_ref().and_then(|(hooks, place)| hooks.of_table(table, place))
+    /// Returns the hooks of a table, for a write that evaluates expressions or not.
+    fn hooks_of(&self, table: &Table, evaluates: bool) -> Option<WriteHooks> {
+        self.hooks.as_ref().and_then(|(hooks, place)| hooks.of_table(table, evaluates, place))
     }
 
     /// Returns what a write does to the rows that refer to those that it deletes.
@@ -110,7 +111,13 @@ impl<'s> Steps<'s> {
         let plan = self.cascades.of(table)?;
         let is_audited = plan.tables.iter().any(|reached| reached.table.schema().audit);
         let hooks = match &self.hooks {
-            Some(_) => plan.tables.iter().map(|reached| self.hooks_of(&reached.table)).collect(),
+            Some(_) => {
+                let reached = plan.tables.iter();
+                let evaluates = |table: &Table| !table.computed_fields().is_empty();
+                reached
+                    .map(|reached| self.hooks_of(&reached.table, evaluates(&reached.table)))
+                    .collect()
+            }
             None => Vec::new(),
         };
         let audit = self.audit.clone().filter(|_| is_audited);

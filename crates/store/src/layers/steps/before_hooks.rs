@@ -1,15 +1,17 @@
 //! The hooks of a store that are called before writes, by table, and their calls for the writes of
-//! one operation.
+//! one operation. Expressions are evaluated with them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_model::{Error, ErrorKind, Result, Scratch, Table, Value, ValueRef};
 use parking_lot::Mutex;
 
-use crate::contract::operation::Operation;
-use crate::contract::row_hook::{HookCall, RowChange, RowHooks, WriteHooks};
+use super::evaluation::Evaluation;
+use crate::batch_machine::computed::{self, Computing};
+use crate::contract::operation::{Operation, Write};
+use crate::contract::row_hook::{AssignedFields, HookCall, RowChange, RowHooks, WriteHooks};
 use crate::layers::handle::HandleContext;
 use crate::rows::cascades::CascadePlan;
 
@@ -56,9 +58,14 @@ impl BeforeHooks {
         }
     }
 
+    /// Adds a table with default expressions or computed fields.
+    pub(crate) fn add_expressions(&mut self, table: &str) {
+        self.tables.entry(table.to_owned()).or_default();
+    }
+
     /// Returns true if a table has hooks.
     pub(crate) fn has(&self, table: &Table) -> bool {
-        self.tables.contains_key(table.name())
+        self.tables.get(table.name()).is_some_and(|hooks| !hooks.hooks.is_empty())
     }
 
     /// Returns which hooks an operation calls, which deletes by these plans.
@@ -73,16 +80,32 @@ impl BeforeHooks {
     ) -> Result<Hooked> {
         let mut hooked = Hooked::default();
         let mut add = |table: &Table| {
-            if let Some(hooks) = self.tables.get(table.name()) {
-                hooked.any = true;
-                hooked.any_async |= hooks.is_async;
-                if handle.hook_depth >= DEPTH_MAX {
-                    hooked.too_deep = Some(table.name().to_owned());
-                }
+            let Some(hooks) = self.tables.get(table.name()) else { return };
+            hooked.any |= !hooks.hooks.is_empty();
+            hooked.any_async |= hooks.is_async;
+            if handle.hook_depth >= DEPTH_MAX && !hooks.hooks.is_empty() {
+                hooked.too_deep = Some(table.name().to_owned());
             }
         };
         operation.each_table_written(&mut add);
         cascading.iter().flat_map(|plan| &plan.tables).for_each(|reached| add(&reached.table));
+        hooked.any |= cascading
+            .iter()
+            .flat_map(|plan| &plan.tables)
+            .any(|reached| !reached.table.computed_fields().is_empty());
+        match operation {
+            Operation::Batch { writes, .. } => {
+                hooked.any_evaluated = writes.iter().any(is_evaluated);
+                hooked.any |= hooked.any_evaluated;
+            }
+            Operation::Insert { table, .. } | Operation::InsertMany { table, .. } => {
+                hooked.any_evaluated = table.has_expressions();
+            }
+            operation => {
+                hooked.any_evaluated = computed::of_operation(operation) != Computing::Nothing;
+            }
+        }
+        hooked.any |= computed::of_operation(operation) == Computing::OfStored;
         match hooked.too_deep {
             None => Ok(hooked),
             Some(table) => {
@@ -96,35 +119,58 @@ impl BeforeHooks {
         }
     }
 
-    /// Returns the hooks that are called before a write to a table, in this place.
-    pub(super) fn of_table(&self, table: &Table, place: &Arc<HookPlace>) -> Option<WriteHooks> {
-        let hooks = Arc::clone(self.tables.get(table.name())?);
-        let (place, deadline) = (Arc::clone(place), self.deadline);
+    /// Returns the hooks that are called before a write to a table, in this place; `evaluates` is
+    /// true for a write that evaluates expressions.
+    pub(super) fn of_table(
+        &self,
+        table: &Table,
+        evaluates: bool,
+        place: &Arc<HookPlace>,
+    ) -> Option<WriteHooks> {
+        let hooks = self.tables.get(table.name())?;
+        if !evaluates && hooks.hooks.is_empty() {
+            return None;
+        }
+        let (hooks, place, deadline) = (Arc::clone(hooks), Arc::clone(place), self.deadline);
         Some(WriteHooks(Arc::new(PlacedHooks { hooks, place, deadline })))
     }
+}
+
+/// Returns true if a write evaluates expressions.
+pub(super) fn is_evaluated(write: &Write) -> bool {
+    let is_insert = matches!(write.bare(), Write::Insert { .. });
+    (is_insert && write.table().has_expressions())
+        || computed::of_write(write) != Computing::Nothing
 }
 
 /// Which hooks an operation calls.
 #[derive(Default)]
 pub(super) struct Hooked {
+    /// True if the operation has to be a batch for them.
     pub(super) any: bool,
+    /// True if expressions are evaluated.
+    pub(super) any_evaluated: bool,
     pub(super) any_async: bool,
     too_deep: Option<String>,
 }
 
 /// Where the operations of hooks are executed: in a transaction, which is another one when the
 /// write is repeated.
-pub(super) struct HookPlace(Mutex<HandleContext>);
+pub(super) struct HookPlace {
+    handle: Mutex<HandleContext>,
+    evaluation: Evaluation,
+}
 
 impl HookPlace {
     /// Creates the place of hooks that are called for an operation of a handle.
     pub(super) fn new(handle: HandleContext) -> Self {
-        Self(Mutex::new(handle))
+        let evaluation = Evaluation::of(&handle);
+        Self { handle: Mutex::new(handle), evaluation }
     }
 
     /// Sets the context of the hooks' operations.
     pub(super) fn set(&self, handle: HandleContext) {
-        *self.0.lock() = handle;
+        *self.handle.lock() = handle;
     }
 }
 
@@ -135,9 +181,20 @@ struct PlacedHooks {
 }
 
 impl RowHooks for PlacedHooks {
+    fn complete(&self, table: &Table, row: &[Value]) -> Result<AssignedFields> {
+        let scratch = Scratch::new();
+        let mut row: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
+        let completed = self.place.evaluation.complete(table, &mut row, &scratch)?;
+        Ok(completed.iter().map(|field| (field, row[field].to_value())).collect())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.hooks.hooks.is_empty()
+    }
+
     fn call(&self, index: usize, change: &RowChange) -> Option<HookCall> {
         let hook = self.hooks.hooks.get(index)?;
-        let handle = self.place.0.lock().clone();
+        let handle = self.place.handle.lock().clone();
         Some(hook.call(&handle, change))
     }
 

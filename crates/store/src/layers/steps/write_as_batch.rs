@@ -11,6 +11,7 @@ use super::additional::Steps;
 use crate::contract::operation::{
     BatchMode, Keys, Link, OnConflict, Once, Operation, Outcome, UpsertResult, Write,
 };
+use crate::rows::refusal::at_row;
 use crate::rows::registry::Registry;
 
 /// A write that is executed as a batch: of one write, of a write for each row, or of the writes of
@@ -161,13 +162,6 @@ impl WriteAsBatch {
         };
         Ok(())
     }
-}
-
-/// Returns the same error with the index of the row.
-#[cold]
-fn at_row(place: usize, error: &Error) -> Error {
-    let named = Error::new(error.kind(), format!("row {place}: {}", error.message()));
-    error.violations().iter().cloned().fold(named, Error::with_violation)
 }
 
 /// Returns a row that owns its values.

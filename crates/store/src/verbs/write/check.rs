@@ -1,6 +1,7 @@
 //! Checks of a write's arguments, for the verbs and for layers that make operations from the
 //! requests of others.
 
+use marmota_model::rule::violation;
 use marmota_model::{Error, ErrorKind, Result, Table, ValueRef};
 
 /// Refuses an expected version if the table has no version field.
@@ -59,9 +60,13 @@ pub fn check_increment(table: &Table, field: usize, by: ValueRef<'_>) -> Result<
         (&what.kind, by),
         (Kind::Int { .. }, ValueRef::Int(_)) | (Kind::Currency, ValueRef::Currency(_))
     );
+    if let Some(expression) = table.computed(field) {
+        let message = format!("is computed by the store (`{expression}`); change what it uses");
+        return Err(Error::invalid(vec![violation(what, by, "computed", message)]));
+    }
     if fits && what.role == Role::Plain {
         return Ok(());
     }
     let message = "only integer and currency fields of the caller's can be added to, by their kind";
-    Err(Error::invalid(vec![marmota_model::rule::violation(what, by, "type", message)]))
+    Err(Error::invalid(vec![violation(what, by, "type", message)]))
 }

@@ -1,9 +1,9 @@
-//! The tokens of a filter's text.
+//! The tokens of a text.
 
 use crate::Comparison;
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Token<'a> {
+pub(crate) enum Token<'a> {
     End,
     Word(&'a str),
     Number(&'a str),
@@ -14,10 +14,10 @@ pub(super) enum Token<'a> {
 }
 
 /// Longer symbols come first, so that `<=` is not read as `<`.
-pub(super) const SYMBOLS: [&str; 16] =
+pub(crate) const SYMBOLS: [&str; 16] =
     ["&&", "||", "!=", "<=", ">=", "==", "=", "<", ">", "~", "^", "@", "(", ")", ",", ":"];
 
-pub(super) fn comparison(token: &Token<'_>) -> Option<Comparison> {
+pub(crate) fn comparison(token: &Token<'_>) -> Option<Comparison> {
     Some(match token {
         Token::Symbol("=") => Comparison::Equal,
         Token::Symbol("!=") => Comparison::NotEqual,
@@ -29,6 +29,6 @@ pub(super) fn comparison(token: &Token<'_>) -> Option<Comparison> {
     })
 }
 
-pub(super) fn is_word(c: char) -> bool {
+pub(crate) fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }

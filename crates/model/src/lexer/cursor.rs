@@ -1,13 +1,15 @@
-//! Reads the tokens of a filter's text one after the other, and reports errors with their place.
+//! Reads the tokens of a text one after the other, and reports errors with their place.
 
 use super::caller::Caller;
 use super::token::{SYMBOLS, Token, is_word};
 use crate::value::excerpt::{excerpt, unquote};
 use crate::{Error, ErrorKind, Result, Value};
 
-/// A place in the text of a filter.
+/// A place in the text of a filter or an expression.
 #[derive(Clone, Copy)]
-pub(super) struct Cursor<'a, 't> {
+pub(crate) struct Cursor<'a, 't> {
+    /// What the text is, for errors.
+    what: &'static str,
     text: &'a str,
     at: usize,
     /// `None` if values of a caller are not allowed.
@@ -15,33 +17,34 @@ pub(super) struct Cursor<'a, 't> {
 }
 
 impl<'a, 't> Cursor<'a, 't> {
-    pub(super) const fn new(text: &'a str, caller: Option<&'t Caller>) -> Self {
-        Self { text, at: 0, caller }
+    /// Creates a cursor at the start of a text; `what` is the text's name in errors.
+    pub(crate) const fn new(what: &'static str, text: &'a str, caller: Option<&'t Caller>) -> Self {
+        Self { what, text, at: 0, caller }
     }
 
     /// Continues where another cursor on the same text is.
-    pub(super) const fn move_to(&mut self, place: usize) {
+    pub(crate) const fn move_to(&mut self, place: usize) {
         self.at = place;
     }
 
     /// Returns the place, for [`Self::move_to`].
-    pub(super) const fn place(&self) -> usize {
+    pub(crate) const fn place(&self) -> usize {
         self.at
     }
 
     /// Skips bytes that were parsed elsewhere.
-    pub(super) const fn skip(&mut self, bytes: usize) {
+    pub(crate) const fn skip(&mut self, bytes: usize) {
         self.at += bytes;
     }
 
-    pub(super) fn rest(&mut self) -> &'a str {
+    pub(crate) fn rest(&mut self) -> &'a str {
         let rest = &self.text[self.at..];
         let trimmed = rest.trim_start();
         self.at += rest.len() - trimmed.len();
         trimmed
     }
 
-    pub(super) fn take(&mut self, symbol: &str) -> bool {
+    pub(crate) fn take(&mut self, symbol: &str) -> bool {
         let found = self.rest().starts_with(symbol);
         if found {
             self.at += symbol.len();
@@ -49,7 +52,7 @@ impl<'a, 't> Cursor<'a, 't> {
         found
     }
 
-    pub(super) fn take_word(&mut self, word: &str) -> bool {
+    pub(crate) fn take_word(&mut self, word: &str) -> bool {
         let rest = self.rest();
         let found = rest.get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word))
             && !rest[word.len()..].starts_with(is_word);
@@ -59,7 +62,7 @@ impl<'a, 't> Cursor<'a, 't> {
         found
     }
 
-    pub(super) fn expect(&mut self, symbol: &'static str) -> Result<()> {
+    pub(crate) fn expect(&mut self, symbol: &'static str) -> Result<()> {
         if self.take(symbol) {
             return Ok(());
         }
@@ -67,7 +70,7 @@ impl<'a, 't> Cursor<'a, 't> {
         Err(self.expected(symbol, &found))
     }
 
-    pub(super) fn token(&mut self) -> Result<Token<'a>> {
+    pub(crate) fn token(&mut self) -> Result<Token<'a>> {
         let rest = self.rest();
         let Some(first) = rest.chars().next() else { return Ok(Token::End) };
         if first == '\'' || first == '"' {
@@ -92,7 +95,7 @@ impl<'a, 't> Cursor<'a, 't> {
     }
 
     #[cold]
-    pub(super) fn expected(&self, what: &str, found: &Token<'_>) -> Error {
+    pub(crate) fn expected(&self, what: &str, found: &Token<'_>) -> Error {
         let found = match found {
             Token::End => "the end".to_owned(),
             Token::Word(text) | Token::Number(text) => format!("`{text}`"),
@@ -103,21 +106,21 @@ impl<'a, 't> Cursor<'a, 't> {
     }
 
     #[cold]
-    pub(super) fn error(&self, what: &str) -> Error {
+    pub(crate) fn error(&self, what: &str) -> Error {
         let at = self.text[..self.at].chars().count();
         let text = excerpt(self.text);
-        let message = format!("the filter {text:?} {what}, before character {}", at + 1);
+        let message = format!("the {} {text:?} {what}, before character {}", self.what, at + 1);
         Error::new(ErrorKind::Invalid, message)
     }
 
     /// Returns the caller's groups if the next token names them.
-    pub(super) fn groups(&mut self) -> Option<Vec<String>> {
+    pub(crate) fn groups(&mut self) -> Option<Vec<String>> {
         let caller = self.caller?;
         self.take("@user.groups").then(|| caller.groups.clone())
     }
 
     /// Returns the next token, or the caller's value for which it stands.
-    pub(super) fn value_token(&mut self) -> Result<Token<'a>> {
+    pub(crate) fn value_token(&mut self) -> Result<Token<'a>> {
         if let Some(caller) = self.caller {
             for (name, value) in [("@user.id", &caller.id), ("@user.name", &caller.name)] {
                 if self.take(name) {
@@ -128,7 +131,7 @@ impl<'a, 't> Cursor<'a, 't> {
         self.token()
     }
 
-    pub(super) fn values(
+    pub(crate) fn values(
         &mut self,
         mut value: impl FnMut(&mut Self) -> Result<Value>,
     ) -> Result<Vec<Value>> {

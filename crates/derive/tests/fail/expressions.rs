@@ -1,0 +1,19 @@
+use marmota_derive::Model;
+
+#[derive(Model)]
+struct Item {
+    #[model(default_expression = "@user.id")]
+    id: i64,
+    #[model(default_expression)]
+    name: String,
+    #[model(default_expression = " ")]
+    slug: String,
+    #[model(computed = "price * count", default = 3, immutable)]
+    total: i64,
+    #[model(version, computed = "1")]
+    version: i64,
+    price: i64,
+    count: i64,
+}
+
+fn main() {}
