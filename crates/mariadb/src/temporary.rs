@@ -101,6 +101,13 @@ impl TemporaryMariadb {
         self.port
     }
 
+    /// Returns the number of the server's process, unless it has been stopped.
+    #[must_use]
+    pub fn process(&self) -> Option<u32> {
+        let process = self.process.lock();
+        process.as_ref().and_then(|(process, _)| u32::try_from(process.as_raw_pid()).ok())
+    }
+
     /// Stops the server: open transactions are rolled back, and connections are closed.
     pub fn pause(&self) {
         self.end(Signal::TERM);

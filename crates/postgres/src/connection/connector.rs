@@ -5,6 +5,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind};
+use marmota_sql::TargetServer;
 use marmota_store::Durability;
 use postgres_protocol::authentication::md5_hash;
 use postgres_protocol::authentication::sasl::{ChannelBinding, SCRAM_SHA_256, ScramSha256};
@@ -13,7 +14,7 @@ use super::socket::Socket;
 use super::{CancelKey, Connection};
 use crate::fault::Failure;
 use crate::options::own_connections as own;
-use crate::options::{Password, PostgresOptions, TargetServer};
+use crate::options::{Password, PostgresOptions};
 use crate::statement::Text;
 use crate::wire::backend::{self, BackendMessage};
 use crate::wire::frontend;
