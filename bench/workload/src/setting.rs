@@ -62,14 +62,8 @@ pub enum Setting {
 
 impl Setting {
     /// All settings in the order of the report.
-    pub const ALL: [Self; 6] = [
-        Self::FileFull,
-        Self::FileOff,
-        Self::Memory,
-        Self::Engine,
-        Self::Postgres,
-        Self::Mariadb,
-    ];
+    pub const ALL: [Self; 6] =
+        [Self::FileFull, Self::FileOff, Self::Memory, Self::Engine, Self::Postgres, Self::Mariadb];
 
     /// The name on the command line and in the JSON lines.
     pub fn name(self) -> &'static str {
@@ -91,9 +85,7 @@ impl Setting {
             Self::Memory => "SQLite in memory",
             Self::Engine => "Memory engine (no SQLite)",
             Self::Postgres => "PostgreSQL over its Unix socket, fsync=off",
-            Self::Mariadb => {
-                "MariaDB over its Unix socket, innodb_flush_log_at_trx_commit=2"
-            }
+            Self::Mariadb => "MariaDB over its Unix socket, innodb_flush_log_at_trx_commit=2",
         }
     }
 

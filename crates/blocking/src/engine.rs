@@ -117,7 +117,8 @@ impl<O: 'static> Engine for BlockingEngine<O> {
     }
 
     fn open_table(&self, table: &Arc<Table>) -> Result<bool> {
-        let exists = self.shared.with_connection(|connection| prepare::has(connection, table.name()))?;
+        let exists =
+            self.shared.with_connection(|connection| prepare::has(connection, table.name()))?;
         if exists {
             self.shared.tables.add(std::slice::from_ref(table));
         }

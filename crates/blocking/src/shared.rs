@@ -22,6 +22,9 @@ use crate::pool::ConnectionPool;
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
 /// The most operations that wait for a thread.
 const WAITING_MAX: usize = 100_000;
+/// Threads of callers use this part of the permitted connections, and the threads of pools as many as
+/// are permitted.
+const HERE_PART: usize = 4;
 /// The threads for reads, which never wait for locks.
 const READS_MAX: usize = 16;
 
@@ -152,13 +155,13 @@ impl BlockingShared {
         InProgress(Arc::clone(self))
     }
 
-    /// Permits a job on this thread if its caller waits for the end anyway, unless as many threads do
-    /// that as connections are permitted. So nothing is handed over to another thread.
+    /// Permits a job on this thread if its caller waits for the end anyway, unless many threads do that
+    /// already. So nothing is handed over to another thread.
     pub(crate) fn enter_here(self: &Arc<Self>) -> Option<Here> {
         if !caller_blocks() {
             return None;
         }
-        let most = self.driver().connections_max();
+        let most = self.driver().connections_max().div_ceil(HERE_PART);
         let one_more = |here| (here < most).then_some(here + 1);
         self.here.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).ok()?;
         self.in_progress.fetch_add(1, Ordering::SeqCst);

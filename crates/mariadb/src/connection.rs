@@ -111,14 +111,8 @@ impl Connection {
             true => Some(Pipeline::of(&conn).map_err(|error| Failure::of(&error.into()))?),
             false => None,
         };
-        let mut connection = Self {
-            conn,
-            is_broken: false,
-            is_mariadb: true,
-            key_step: 1,
-            packet_max: 0,
-            pipeline,
-        };
+        let mut connection =
+            Self { conn, is_broken: false, is_mariadb: true, key_step: 1, packet_max: 0, pipeline };
         connection.drop_rows(dialect::MARIADB.settings[0])?;
         let seconds = lock_timeout.as_secs().max(1);
         connection.drop_rows(&format!("SET SESSION innodb_lock_wait_timeout={seconds}"))?;

@@ -178,7 +178,9 @@ pub(crate) fn of(failure: &Failure) -> SqlFailure {
             ErrorKind::Refused,
             format!("the node is not ready: {words}; try again later, or name other nodes"),
         ),
-        code::READ_ONLY | 1792 | 1836 => (ErrorKind::Io, format!("the server is read-only: {words}")),
+        code::READ_ONLY | 1792 | 1836 => {
+            (ErrorKind::Io, format!("the server is read-only: {words}"))
+        }
         1053 | 1077 | 1079 | 1152..=1161 | 1184 | 1927 | 4031 => {
             (ErrorKind::Lost, format!("MariaDB ended the connection: {words}"))
         }

@@ -9,12 +9,12 @@ use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
 
+use mysql::{Column, Conn, Statement, Value as Cell};
 use mysql_common::io::{ParseBuf, ReadMysqlExt as _};
 use mysql_common::packets::ComStmtExecuteRequestBuilder;
 use mysql_common::proto::{Binary, MySerialize as _};
 use mysql_common::row::RowDeserializer;
 use mysql_common::value::ServerSide;
-use mysql::{Column, Conn, Statement, Value as Cell};
 
 use crate::fault::Failure;
 use crate::socket::second_handle;
@@ -128,9 +128,8 @@ impl Pipeline {
         loop {
             self.fill(HEAD)?;
             let head = &self.read[self.at..];
-            let length = usize::from(head[0])
-                | usize::from(head[1]) << 8
-                | usize::from(head[2]) << 16;
+            let length =
+                usize::from(head[0]) | usize::from(head[1]) << 8 | usize::from(head[2]) << 16;
             self.at += HEAD;
             self.fill(length)?;
             self.packet.extend_from_slice(&self.read[self.at..self.at + length]);

@@ -6,9 +6,9 @@ SET NAMES utf8mb4;
 DROP TABLE IF EXISTS world;
 CREATE TABLE world (
   id integer NOT NULL PRIMARY KEY,
-  randomNumber integer NOT NULL DEFAULT 0
+  randomnumber integer NOT NULL DEFAULT 0
 ) ENGINE = InnoDB;
-INSERT INTO world (id, randomNumber)
+INSERT INTO world (id, randomnumber)
 SELECT seq, 1 + floor(rand() * 10000) FROM seq_1_to_10000;
 
 DROP TABLE IF EXISTS fortune;

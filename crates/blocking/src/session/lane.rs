@@ -80,10 +80,13 @@ impl Lane {
             };
             let mut executor = SqlExecutor::new(&mut *connection, lane.shared.known(), true);
             let done = task::execute(&mut executor, task, &end);
-            *place = lane.kept(connection, match &done {
-                Err(error) | Ok(Done::Batch(_, Err(error))) => Some(error),
-                Ok(_) => None,
-            });
+            *place = lane.kept(
+                connection,
+                match &done {
+                    Err(error) | Ok(Done::Batch(_, Err(error))) => Some(error),
+                    Ok(_) => None,
+                },
+            );
             end.finish(done);
         }))
     }

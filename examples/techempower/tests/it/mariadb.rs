@@ -25,8 +25,7 @@ fn each_row_is_a_statement_and_each_request_of_raw_sql_one_update() {
             let names = ["COM_SELECT", "COM_UPDATE"];
             let before = names.map(|name| counter(&store, name));
             program.get(&format!("/{family}{path}"));
-            let [selects, updates] =
-                [0, 1].map(|at| counter(&store, names[at]) - before[at]);
+            let [selects, updates] = [0, 1].map(|at| counter(&store, names[at]) - before[at]);
             // Each counter is read by one more statement, after the first has been read.
             assert_eq!(selects - 2, rows, "/{family}{path}");
             assert_eq!(updates, i64::from(path.starts_with("updates")), "/{family}{path}");

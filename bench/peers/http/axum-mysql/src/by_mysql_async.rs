@@ -12,7 +12,8 @@ impl Database for Pool {
     type Error = Error;
 
     fn open(url: &str, connections: usize) -> Result<Self, Error> {
-        let constraints = PoolConstraints::new(1, connections).unwrap_or_default();
+        // With a lower minimum, idle connections are closed at once and opened again.
+        let constraints = PoolConstraints::new(connections, connections).unwrap_or_default();
         let pool = PoolOpts::new().with_constraints(constraints).with_reset_connection(false);
         let options = OptsBuilder::from_opts(Opts::from_url(url)?)
             .prefer_socket(false)

@@ -39,10 +39,12 @@ trait Database: Sized + Send + Sync + 'static {
     fn open(url: &str, connections: usize) -> Result<Self, Self::Error>;
 
     /// Reads rows with one statement each, on one connection.
-    fn worlds(&self, ids: Vec<i32>) -> impl Future<Output = Result<Vec<World>, Self::Error>> + Send;
+    fn worlds(&self, ids: Vec<i32>)
+    -> impl Future<Output = Result<Vec<World>, Self::Error>> + Send;
 
     /// Reads rows, gives them new numbers, and updates them with one statement.
-    fn update(&self, ids: Vec<i32>) -> impl Future<Output = Result<Vec<World>, Self::Error>> + Send;
+    fn update(&self, ids: Vec<i32>)
+    -> impl Future<Output = Result<Vec<World>, Self::Error>> + Send;
 
     /// Reads all fortunes.
     fn fortunes(&self) -> impl Future<Output = Result<Vec<Fortune>, Self::Error>> + Send;
