@@ -128,7 +128,10 @@ impl<const LOAD: bool> Contender for Hand<LOAD> {
                 }
                 let data = async move { Ok(stream::iter([Ok(bytes::Bytes::from(text))]).boxed()) };
                 connection.set_infile_handler(data);
-                let text = format!("LOAD DATA LOCAL INFILE 'people' INTO TABLE person ({FIELDS})");
+                let text = format!(
+                    "LOAD DATA LOCAL INFILE 'people' INTO TABLE person CHARACTER SET utf8mb4 \
+                     ({FIELDS})"
+                );
                 return Ok(connection.query_drop(text).await?);
             }
             for rows in people.chunks(statement_rows) {
