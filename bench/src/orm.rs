@@ -13,6 +13,7 @@ mod targets;
 
 use anyhow::{Context, Result, bail, ensure};
 use bench_orm_workload::Setting;
+use marmota_mariadb::TemporaryMariadb;
 use marmota_postgres::TemporaryPostgres;
 use measurement::{Measurement, Measurements};
 use roster::ContenderSpec;
@@ -42,7 +43,7 @@ pub(crate) struct Args {
     /// Measure only these contenders
     #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
     only: Vec<String>,
-    /// Measure only these settings: file-full, file-off, memory, engine, postgres
+    /// Measure only these settings: file-full, file-off, memory, engine, postgres, mariadb
     #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = setting)]
     settings: Vec<Setting>,
     /// Folder of the database files, on the disk to measure
@@ -90,12 +91,16 @@ pub(crate) fn run(args: Args) -> Result<()> {
     let server = wants(Setting::Postgres).then(|| TemporaryPostgres::start(&["fsync=off"]));
     let server = server.transpose().context("starting PostgreSQL")?;
     let postgres = server.as_ref().map(|server| server.socket_url("{}"));
+    let mariadb = wants(Setting::Mariadb).then(TemporaryMariadb::start);
+    let mariadb = mariadb.transpose().context("starting MariaDB")?;
+    let mariadb_url = mariadb.as_ref().map(|server| server.socket_url("{}"));
     let mut measurements = Measurements::default();
     for &rows in &args.rows {
         for setting in Setting::ALL {
             if wants(setting) {
-                let (limit_ms, postgres) = (args.limit_ms, postgres.as_deref());
-                let task = Task { setting, rows, limit_ms, folder: folder.path(), postgres };
+                let (limit_ms, folder) = (args.limit_ms, folder.path());
+                let (postgres, mariadb) = (postgres.as_deref(), mariadb_url.as_deref());
+                let task = Task { setting, rows, limit_ms, folder, postgres, mariadb };
                 task.measure_all(&built, rounds, &mut measurements);
             }
         }
@@ -121,8 +126,9 @@ struct Task<'a> {
     rows: u32,
     limit_ms: u32,
     folder: &'a Path,
-    /// The URL of the server, with `{}` for the name of a database.
+    /// The URLs of the servers, with `{}` for the name of a database.
     postgres: Option<&'a str>,
+    mariadb: Option<&'a str>,
 }
 
 impl Task<'_> {
@@ -168,6 +174,9 @@ impl Task<'_> {
             .stderr(Stdio::inherit());
         if let Some(url) = self.postgres {
             command.env(bench_orm_workload::POSTGRES, url);
+        }
+        if let Some(url) = self.mariadb {
+            command.env(bench_orm_workload::MARIADB, url);
         }
         if let Some(variant) = spec.variant {
             command.env("BENCH_ORM_VARIANT", variant);

@@ -7,10 +7,9 @@ use crate::http::roster::{Role, ServerSpec, Source, workspace};
 use crate::http::server::Server;
 use crate::http::wrk::Wrk;
 use crate::techempower::LoadRun;
-use crate::techempower::postmaster::Postmaster;
+use crate::techempower::database::{Database, DatabaseServer};
 use crate::techempower::table::Figures;
 use anyhow::{Context, Result, ensure};
-use marmota_postgres::TemporaryPostgres;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -45,9 +44,8 @@ const PAGES: [(&str, &str, &str); 2] = [
 
 /// Runs the suite and prints its table.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let postgres = TemporaryPostgres::start(&[]).context("starting PostgreSQL")?;
-    let url = postgres.make_database()?;
-    let postmaster = Postmaster::of(&postgres.data())?;
+    let database = DatabaseServer::start(Database::Postgres)?;
+    let url = database.make_database()?;
     let programs = build::all(specs(&url)?, false)?;
     let (_, ours) = &programs[0];
     let filled = Command::new(ours).args(["--db", &url, "--fill"]).status()?;
@@ -69,7 +67,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 connections: args.connections,
                 depth: 1,
                 seconds: args.seconds,
-                postmaster: Some(&postmaster),
+                database: Some(&database),
             };
             for (spec, server) in &mut servers {
                 let figure = load.run(server, path_of(spec, page))?;

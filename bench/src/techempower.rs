@@ -1,9 +1,9 @@
-//! The TechEmpower suite. It runs every test of the benchmark on a PostgreSQL server that it starts
-//! and on SQLite, with Marmota's three families of routes, and with other servers on the same
-//! PostgreSQL. In each round the servers take turns at a test, so that a drift in the machine's
+//! The TechEmpower suite. It runs every test of the benchmark on a PostgreSQL or MariaDB server that
+//! it starts and on SQLite, with Marmota's three families of routes, and with other servers on the
+//! same database. In each round the servers take turns at a test, so that a drift in the machine's
 //! speed affects all servers equally.
 
-pub(crate) mod postmaster;
+pub(crate) mod database;
 pub(crate) mod table;
 
 use crate::http::build;
@@ -12,18 +12,13 @@ use crate::http::server::Server;
 use crate::http::usage::ProcessUsage;
 use crate::http::wrk::Wrk;
 use anyhow::{Context, Result, ensure};
-use marmota_postgres::TemporaryPostgres;
-use postmaster::Postmaster;
+use database::{Database, DatabaseServer};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 use table::{Figure, Figures};
 
 const WARM_UP: Duration = Duration::from_secs(1);
-
-/// The settings of the public benchmark's server, without those that depend on the hardware.
-const SETTINGS: [&str; 3] =
-    ["synchronous_commit=off", "shared_buffers=256MB", "checkpoint_timeout=30min"];
 
 /// Options of `bench techempower`.
 #[derive(clap::Args)]
@@ -43,17 +38,20 @@ pub(crate) struct Args {
     /// Only these servers in addition to Marmota's, by name: xitca, axum, …
     #[arg(long, value_delimiter = ',', value_name = "PEER,…")]
     peers: Option<Vec<String>>,
-    /// Another build of `examples/techempower` to run on the same PostgreSQL, as `before=./old
+    /// Another build of `examples/techempower` to run on the same database, as `before=./old
     /// --port {port} --db {db}`; may be repeated
     #[arg(long, value_name = "NAME=COMMAND")]
     also: Vec<String>,
     /// Run every server under the scheduling policy SCHED_BATCH, with chrt
     #[arg(long)]
     batch: bool,
-    /// Use this PostgreSQL server; its tables `world` and `fortune` are replaced. By default, the
-    /// suite starts one
+    /// The database server, which all peers use
+    #[arg(long, value_enum, default_value = "postgres")]
+    database: Database,
+    /// Use this server; its tables `world` and `fortune` are replaced. By default, the suite starts
+    /// one
     #[arg(long, value_name = "URL")]
-    postgres: Option<String>,
+    url: Option<String>,
 }
 
 /// One test: the path of each family, and the path of the peers.
@@ -107,12 +105,14 @@ const TESTS: [Test; 9] = [
     Test::families("fortunes", ["/fortunes", "/rawfortunes", "/asyncfortunes"], Some("/fortunes")),
 ];
 
-/// The peers: the name in the table, the package, and arguments.
-const PEERS: [(&str, &str, &[&str]); 4] = [
-    ("xitca, xitca-postgres", "peer-xitca-postgres", &[]),
-    ("xitca on epoll, xitca-postgres", "peer-xitca-postgres", &["epoll"]),
-    ("actix, tokio-postgres", "peer-actix-postgres", &[]),
-    ("axum, tokio-postgres", "peer-axum-postgres", &[]),
+/// The peers: the database, the name in the table, the package, and arguments.
+const PEERS: [(Database, &str, &str, &[&str]); 6] = [
+    (Database::Postgres, "xitca, xitca-postgres", "peer-xitca-postgres", &[]),
+    (Database::Postgres, "xitca on epoll, xitca-postgres", "peer-xitca-postgres", &["epoll"]),
+    (Database::Postgres, "actix, tokio-postgres", "peer-actix-postgres", &[]),
+    (Database::Postgres, "axum, tokio-postgres", "peer-axum-postgres", &[]),
+    (Database::Mariadb, "axum, mysql_async", "peer-axum-mysql", &["mysql_async"]),
+    (Database::Mariadb, "axum, sqlx", "peer-axum-mysql", &["sqlx"]),
 ];
 
 /// A test of the benchmark.
@@ -120,9 +120,9 @@ const PEERS: [(&str, &str, &[&str]); 4] = [
 enum Contender {
     /// Marmota on SQLite.
     Sqlite,
-    /// Marmota on PostgreSQL with default options.
-    Postgres,
-    /// Marmota on PostgreSQL without batch scheduling.
+    /// Marmota on the database server with default options.
+    Server,
+    /// The same without batch scheduling.
     BatchOff,
     /// Another build of Marmota with this name.
     Guest(String),
@@ -138,16 +138,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         .collect();
     let names: Vec<&str> = TESTS.iter().map(|test| test.name).collect();
     ensure!(!tests.is_empty(), "unknown test; known: {}", names.join(", "));
-    let own = match args.postgres {
+    let own = match args.url {
         Some(_) => None,
-        None => Some(TemporaryPostgres::start(&SETTINGS).context("starting PostgreSQL")?),
+        None => Some(DatabaseServer::start(args.database)?),
     };
-    let url = match (&args.postgres, &own) {
+    let url = match (&args.url, &own) {
         (Some(url), _) => url.clone(),
         (None, Some(own)) => own.make_database()?,
         (None, None) => String::new(),
     };
-    let postmaster = own.as_ref().map(|own| Postmaster::of(&own.data())).transpose()?;
     let mut programs = build::all(specs(args, &url)?, false)?;
     for (spec, program) in programs.iter().filter(|(spec, _)| spec.role == Role::Ours).take(1) {
         let status = Command::new(program).args(["--db", &url, "--init-db"]).status()?;
@@ -179,10 +178,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                     connections,
                     depth: test.depth,
                     seconds: args.seconds,
-                    postmaster: postmaster.as_ref(),
+                    database: own.as_ref(),
                 };
                 for (contender, server) in &mut servers {
-                    for (name, path) in table_rows(test, contender) {
+                    for (name, path) in table_rows(args.database, test, contender) {
                         let figure = load.run(server, path)?;
                         let is_peer = matches!(contender, Contender::Peer(_));
                         figures.add(test.name, connections, &name, is_peer, figure);
@@ -196,12 +195,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// Returns the paths that are requested from a server in a test, and their names in the table.
-fn table_rows(test: &Test, contender: &Contender) -> Vec<(String, &'static str)> {
+fn table_rows(
+    database: Database,
+    test: &Test,
+    contender: &Contender,
+) -> Vec<(String, &'static str)> {
     let name = match contender {
         Contender::Peer(name) => {
             return test.peer.map(|path| ((*name).to_owned(), path)).into_iter().collect();
         }
-        Contender::Postgres => "PostgreSQL",
+        Contender::Server => database.name(),
         Contender::BatchOff => "batch off",
         Contender::Sqlite => "SQLite",
         Contender::Guest(name) => name,
@@ -216,8 +219,8 @@ fn table_rows(test: &Test, contender: &Contender) -> Vec<(String, &'static str)>
     families.into_iter().filter_map(line).collect()
 }
 
-const ON_POSTGRES: &str = "marmota on PostgreSQL";
-const BATCH_OFF: &str = "marmota on PostgreSQL without batch scheduling";
+const ON_SERVER: &str = "marmota on the database server";
+const BATCH_OFF: &str = "marmota on the database server without batch scheduling";
 
 fn specs(args: &Args, url: &str) -> Result<Vec<ServerSpec>> {
     let ours = |name, db| {
@@ -230,10 +233,13 @@ fn specs(args: &Args, url: &str) -> Result<Vec<ServerSpec>> {
     };
     let mut batch_off = ours(BATCH_OFF, url);
     batch_off.arguments.extend(["--batch-scheduling", "off"].map(str::to_owned));
-    let mut specs = vec![ours(ON_POSTGRES, url), batch_off];
-    for (name, package, words) in PEERS.into_iter().filter(|(name, ..)| is_selected(name)) {
+    let mut specs = vec![ours(ON_SERVER, url), batch_off];
+    let of_database = PEERS.into_iter().filter(|(database, ..)| *database == args.database);
+    for (_, name, package, words) in of_database.filter(|(_, name, ..)| is_selected(name)) {
         let source = Source::Peer { set: "http", package };
-        let arguments = [&["--port", "{port}", url], words].concat();
+        // The drivers know the scheme of MySQL only.
+        let url = url.replacen("mariadb:", "mysql:", 1);
+        let arguments = [&["--port", "{port}", &url], words].concat();
         specs.push(ServerSpec::new(name, Role::Peer, source, &arguments, ""));
     }
     specs.push(ours("marmota on SQLite", "sqlite"));
@@ -251,10 +257,10 @@ fn schedule_as_batch((spec, program): &mut (ServerSpec, PathBuf)) {
 }
 
 fn contender(spec: &ServerSpec) -> Contender {
-    let peer = PEERS.iter().find(|(name, ..)| *name == spec.name);
+    let peer = PEERS.iter().find(|(_, name, ..)| *name == spec.name);
     match peer {
-        Some((name, ..)) => Contender::Peer(name),
-        None if spec.name == ON_POSTGRES => Contender::Postgres,
+        Some((_, name, ..)) => Contender::Peer(name),
+        None if spec.name == ON_SERVER => Contender::Server,
         None if spec.name == BATCH_OFF => Contender::BatchOff,
         None if spec.role == Role::Guest => Contender::Guest(spec.name.clone()),
         None => Contender::Sqlite,
@@ -269,7 +275,7 @@ pub(crate) struct LoadRun<'l> {
     /// Requests in flight on one connection.
     pub(crate) depth: u32,
     pub(crate) seconds: u32,
-    pub(crate) postmaster: Option<&'l Postmaster>,
+    pub(crate) database: Option<&'l DatabaseServer>,
 }
 
 impl LoadRun<'_> {
@@ -295,6 +301,6 @@ impl LoadRun<'_> {
     }
 
     fn database_cpu_s(&self) -> Result<f64> {
-        self.postmaster.map_or(Ok(0.0), Postmaster::cpu_s)
+        self.database.map_or(Ok(0.0), DatabaseServer::cpu_s)
     }
 }

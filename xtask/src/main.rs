@@ -142,6 +142,8 @@ fn packages() -> Result<(), Failure> {
         ("pg_ctlcluster", "postgresql"),
         ("pgbouncer", "pgbouncer"),
         ("mariadbd", "mariadb-server"),
+        ("/usr/lib/galera/libgalera_smm.so", "galera-4"),
+        ("rsync", "rsync"),
         ("odbcinst", "odbcinst"),
         ("/usr/include/sql.h", "unixodbc-dev"),
         (&odbc_driver("libmaodbc.so"), "odbc-mariadb"),

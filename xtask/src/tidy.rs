@@ -31,7 +31,7 @@ const ARROWS: [(&str, &[&str]); 33] = [
     ("sqlite", &["marmota-model", "marmota-store", "marmota-sql"]),
     ("postgres", &["marmota-model", "marmota-store", "marmota-sql"]),
     ("blocking", &["marmota-model", "marmota-store", "marmota-sql"]),
-    ("mariadb", &["marmota-model", "marmota-store", "marmota-blocking"]),
+    ("mariadb", &["marmota-model", "marmota-store", "marmota-sql", "marmota-blocking"]),
     ("mongo", &["marmota-model", "marmota-store"]),
     ("odbc", &["marmota-model", "marmota-store", "marmota-blocking"]),
     ("objects", &["marmota-model"]),
@@ -127,12 +127,13 @@ const ARROWS: [(&str, &[&str]); 33] = [
 ];
 
 /// The only files and folders of libraries with unsafe code.
-const UNSAFE: [&str; 7] = [
+const UNSAFE: [&str; 8] = [
     "bindings/c/src/",
     "crates/http/src/reactor/ring.rs",
     "crates/http/src/reactor/ring/",
     "crates/http/src/reactor/memory_trimmer.rs",
     "crates/http/src/reactor/thread_policy.rs",
+    "crates/mariadb/src/socket.rs",
     "crates/sqlite/src/ffi.rs",
     "crates/sqlite/src/ffi/",
 ];

@@ -35,7 +35,7 @@ pub(crate) struct ContenderSpec {
 const SQLITE: &[Setting] = &[Setting::FileFull, Setting::FileOff, Setting::Memory];
 
 /// In the order of the tables.
-const ALL: [ContenderSpec; 12] = [
+const ALL: [ContenderSpec; 14] = [
     ContenderSpec {
         name: "floor",
         about: "direct calls of SQLite's C API, tuned build",
@@ -56,7 +56,7 @@ const ALL: [ContenderSpec; 12] = [
     },
     ContenderSpec {
         name: "marmota",
-        about: "Marmota's store on SQLite, its memory engine, and PostgreSQL",
+        about: "Marmota's store on SQLite, its memory engine, PostgreSQL and MariaDB",
         role: Role::Ours,
         folder: "marmota",
         binary: "bench-orm-marmota",
@@ -134,6 +134,24 @@ const ALL: [ContenderSpec; 12] = [
         binary: "bench-orm-diesel-async",
         variant: None,
         settings: &[Setting::Postgres],
+    },
+    ContenderSpec {
+        name: "mysql_async",
+        about: "mysql_async by hand, inserts of many rows: MariaDB's floor",
+        role: Role::Floor,
+        folder: "mariadb",
+        binary: "bench-orm-mariadb",
+        variant: None,
+        settings: &[Setting::Mariadb],
+    },
+    ContenderSpec {
+        name: "LOAD DATA LOCAL",
+        about: "batches by LOAD DATA LOCAL with mysql_async",
+        role: Role::Peer,
+        folder: "mariadb",
+        binary: "bench-orm-mariadb",
+        variant: Some("load"),
+        settings: &[Setting::Mariadb],
     },
     ContenderSpec {
         name: "sea-orm",

@@ -17,7 +17,7 @@ struct Target {
 
 const SQLITE: &[Setting] = &[Setting::FileFull, Setting::FileOff, Setting::Memory];
 
-const TARGETS: [Target; 8] = [
+const TARGETS: [Target; 10] = [
     Target {
         settings: SQLITE,
         figures: &[Figure::InsertBatch, Figure::InsertBatchTransaction, Figure::ListObjects],
@@ -51,6 +51,18 @@ const TARGETS: [Target; 8] = [
         figures: &[Figure::InsertBatch],
         than: Some("tokio-postgres COPY"),
         at_least: 0.8,
+    },
+    Target {
+        settings: &[Setting::Mariadb],
+        figures: &Figure::ALL,
+        than: Some("mysql_async"),
+        at_least: 1.0,
+    },
+    Target {
+        settings: &[Setting::Mariadb],
+        figures: &[Figure::InsertBatch],
+        than: Some("LOAD DATA LOCAL"),
+        at_least: 0.85,
     },
     Target {
         settings: &[Setting::Engine],

@@ -58,7 +58,7 @@ impl Figures {
             "÷ best peer",
             "per CPU s",
             "÷ best peer",
-            "with PostgreSQL's",
+            "with the database's",
             "÷ best peer",
             "p99 ms",
             "errors",

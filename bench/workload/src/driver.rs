@@ -103,7 +103,7 @@ impl Task {
         // dropped.
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let place = Place::new(self.setting, &self.folder, NUMBER.fetch_add(1, Ordering::Relaxed));
-        if !matches!(self.setting, Setting::Postgres) {
+        if !matches!(self.setting, Setting::Postgres | Setting::Mariadb) {
             place.remove();
         }
         place.make()?;

@@ -22,5 +22,7 @@ pub use figure::Figure;
 pub use machine::stolen_ms;
 pub use person::{AsPerson, PEOPLE_SEED, Person, PersonRef, people};
 pub use random::Random;
-pub use setting::{CREATE_TABLE, CREATE_TABLE_POSTGRES, POSTGRES, Place, Setting};
+pub use setting::{
+    CREATE_TABLE, CREATE_TABLE_MARIADB, CREATE_TABLE_POSTGRES, MARIADB, POSTGRES, Place, Setting,
+};
 pub use sum::Sum;

@@ -26,9 +26,22 @@ pub const CREATE_TABLE_POSTGRES: &str = "CREATE TABLE person (\
     modified_at BIGINT NOT NULL, \
     created_at BIGINT NOT NULL)";
 
+/// The table in MariaDB.
+pub const CREATE_TABLE_MARIADB: &str = "CREATE TABLE person (\
+    id BIGINT AUTO_INCREMENT PRIMARY KEY, \
+    first_name VARCHAR(40) NOT NULL, \
+    last_name VARCHAR(40) NOT NULL, \
+    balance BIGINT NOT NULL, \
+    met_at BIGINT NOT NULL, \
+    modified_at BIGINT NOT NULL, \
+    created_at BIGINT NOT NULL) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4";
+
 /// The environment variable with the URL of a PostgreSQL server, with `{}` for the name of a
 /// database. Databases are made and dropped there with `createdb` and `dropdb`.
 pub const POSTGRES: &str = "BENCH_ORM_POSTGRES";
+/// The same of a MariaDB server, over its Unix socket. Databases are made and dropped there with
+/// `mariadb` by the user root, who has no password.
+pub const MARIADB: &str = "BENCH_ORM_MARIADB";
 
 /// One table of the report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,12 +56,14 @@ pub enum Setting {
     Engine,
     /// PostgreSQL on this machine.
     Postgres,
+    /// MariaDB on this machine.
+    Mariadb,
 }
 
 impl Setting {
     /// All settings in the order of the report.
-    pub const ALL: [Self; 5] =
-        [Self::FileFull, Self::FileOff, Self::Memory, Self::Engine, Self::Postgres];
+    pub const ALL: [Self; 6] =
+        [Self::FileFull, Self::FileOff, Self::Memory, Self::Engine, Self::Postgres, Self::Mariadb];
 
     /// The name on the command line and in the JSON lines.
     pub fn name(self) -> &'static str {
@@ -58,6 +73,7 @@ impl Setting {
             Self::Memory => "memory",
             Self::Engine => "engine",
             Self::Postgres => "postgres",
+            Self::Mariadb => "mariadb",
         }
     }
 
@@ -69,6 +85,7 @@ impl Setting {
             Self::Memory => "SQLite in memory",
             Self::Engine => "Memory engine (no SQLite)",
             Self::Postgres => "PostgreSQL over its Unix socket, fsync=off",
+            Self::Mariadb => "MariaDB over its Unix socket, innodb_flush_log_at_trx_commit=2",
         }
     }
 
@@ -102,7 +119,7 @@ impl Setting {
                 "PRAGMA synchronous = OFF",
             ],
             Self::Memory => &["PRAGMA page_size = 4096"],
-            Self::Engine | Self::Postgres => &[],
+            Self::Engine | Self::Postgres | Self::Mariadb => &[],
         }
     }
 }
@@ -118,17 +135,22 @@ pub struct Place {
 impl Place {
     pub(crate) fn new(setting: Setting, folder: &Path, number: usize) -> Self {
         let name = format!("bench-{}-{number}.db", std::process::id());
-        let path = match (setting, std::env::var(POSTGRES)) {
-            (Setting::Postgres, Ok(url)) => url.replace("{}", &name).into(),
-            _ => folder.join(name),
+        let url = match setting {
+            Setting::Postgres => std::env::var(POSTGRES).ok(),
+            Setting::Mariadb => std::env::var(MARIADB).ok(),
+            _ => None,
+        };
+        let path = match url {
+            Some(url) => url.replace("{}", &name).into(),
+            None => folder.join(name),
         };
         Self { setting, path }
     }
 
-    /// Returns the file's path, `:memory:`, or the URL of a PostgreSQL database.
+    /// Returns the file's path, `:memory:`, or the URL of a database of a server.
     pub fn path(&self) -> &str {
         match self.setting {
-            Setting::FileFull | Setting::FileOff | Setting::Postgres => {
+            Setting::FileFull | Setting::FileOff | Setting::Postgres | Setting::Mariadb => {
                 self.path.to_str().unwrap_or("bench.db")
             }
             Setting::Memory | Setting::Engine => ":memory:",
@@ -137,7 +159,23 @@ impl Place {
 
     /// Creates the database, if opening it does not.
     pub(crate) fn make(&self) -> Result<()> {
-        if self.setting == Setting::Postgres { self.run_tool("createdb", &[]) } else { Ok(()) }
+        match self.setting {
+            Setting::Postgres => self.run_tool("createdb", &[]),
+            Setting::Mariadb => self.run_mariadb("CREATE DATABASE"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Executes a statement with the name of the database at its end.
+    fn run_mariadb(&self, statement: &str) -> Result<()> {
+        let (url, socket) = self.path().split_once("?socket=").ok_or("the URL has no socket")?;
+        let name = url.rsplit('/').next().unwrap_or_default();
+        let done = Command::new("mariadb")
+            .args(["--no-defaults", "--user=root", &format!("--socket={socket}")])
+            .arg(format!("--execute={statement} `{name}`"))
+            .status()
+            .map_err(|error| format!("starting mariadb: {error}"))?;
+        if done.success() { Ok(()) } else { Err(format!("mariadb ended with {done}").into()) }
     }
 
     /// Runs `createdb` or `dropdb`.
@@ -157,8 +195,12 @@ impl Place {
     /// Removes the database: the file, and the files that SQLite keeps next to it. Absent files are not an
     /// error.
     pub(crate) fn remove(&self) {
-        if self.setting == Setting::Postgres {
-            let dropped = self.run_tool("dropdb", &["--if-exists", "--force"]);
+        let dropped = match self.setting {
+            Setting::Postgres => Some(self.run_tool("dropdb", &["--if-exists", "--force"])),
+            Setting::Mariadb => Some(self.run_mariadb("DROP DATABASE IF EXISTS")),
+            _ => None,
+        };
+        if let Some(dropped) = dropped {
             if let Err(error) = dropped {
                 eprintln!("{} could not be removed: {error}", self.path());
             }

@@ -126,4 +126,24 @@ pub trait SqlConnection: Send {
         read: ReadAs<'_>,
         take: &mut dyn FnMut(Vec<Option<Value>>) -> bool,
     ) -> Result<WriteCount, SqlFailure>;
+
+    /// Executes a statement once for each list of parameters; returns the result of each. `take`
+    /// receives the number of the execution, and a row as in [`Self::run`]. A driver that can
+    /// sends all of them before it reads the first answer.
+    fn run_each(
+        &mut self,
+        sql: &str,
+        parameters: &[Vec<Value>],
+        forms: &[ValueForm],
+        take: &mut dyn FnMut(usize, Vec<Option<Value>>),
+    ) -> Vec<Result<(), SqlFailure>> {
+        let run = |(at, parameters): (usize, &Vec<Value>)| {
+            let mut take = |row| {
+                take(at, row);
+                true
+            };
+            self.run(sql, parameters, ReadAs::Forms(forms), &mut take).map(drop)
+        };
+        parameters.iter().enumerate().map(run).collect()
+    }
 }

@@ -1,5 +1,6 @@
 //! An engine as stores see it.
 
+use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -11,51 +12,94 @@ use marmota_store::plan::{Destructive, Plan};
 
 use crate::connection::BlockingDriver;
 use crate::prepare;
-use crate::session::BlockingSession;
+use crate::session::{BlockingSession, GetQueue};
 use crate::shared::BlockingShared;
 
-/// Models in a database that is reached by a blocking driver.
-pub struct BlockingEngine(Arc<BlockingShared>);
+/// The options of an engine: its `open` and `from_url` take them.
+pub trait BlockingOptions: Sized + 'static {
+    /// Parses a URL.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a URL of another form.
+    fn parse(url: &str) -> Result<Self>;
 
-impl BlockingEngine {
+    /// Returns how to connect.
+    ///
+    /// # Errors
+    /// The options name what does not exist.
+    fn into_driver(self) -> Result<Box<dyn BlockingDriver>>;
+}
+
+/// Models in a database that is reached by a blocking driver, with these options.
+pub struct BlockingEngine<O> {
+    shared: Arc<BlockingShared>,
+    gets: Arc<GetQueue>,
+    options: PhantomData<fn(O)>,
+}
+
+impl<O: BlockingOptions> BlockingEngine<O> {
     /// Connects to a database.
     ///
     /// # Errors
-    /// That of [`BlockingDriver::connect`], after the name of the place.
-    pub fn connect(driver: impl BlockingDriver) -> Result<Self> {
-        Ok(Self(Arc::new(BlockingShared::connect(Box::new(driver))?)))
+    /// - [`Refused`](ErrorKind::Refused) if the server is not there.
+    /// - [`Denied`](ErrorKind::Denied) if the user is not authorized or TLS is refused.
+    /// - [`Invalid`](ErrorKind::Invalid) if the database, or the driver that the options name, does
+    ///   not exist.
+    /// - [`Unsupported`](ErrorKind::Unsupported) if the database has no dialect.
+    pub fn open(options: O) -> Result<Self> {
+        let shared = Arc::new(BlockingShared::connect(options.into_driver()?)?);
+        let gets = GetQueue::new(&shared);
+        Ok(Self { shared, gets, options: PhantomData })
     }
 
-    /// Runs one statement for things that models cannot describe. Rows in the result are dropped.
+    /// Connects to the database of a URL.
+    ///
+    /// # Errors
+    /// [`Invalid`](ErrorKind::Invalid) for a URL of another form; otherwise like [`Self::open`].
+    pub fn from_url(url: &str) -> Result<Self> {
+        Self::open(O::parse(url)?)
+    }
+}
+
+impl<O> BlockingEngine<O> {
+    /// Runs one statement for things that models cannot describe: a view, a trigger, a change of
+    /// rows before a model is prepared. Rows in the result are dropped.
+    ///
     /// The text must not come from users: it has no bound values.
     ///
     /// # Errors
     /// The error of the server, with the same kinds as for operations.
     pub fn execute(&self, sql: &str) -> Result<()> {
-        self.0.with_connection(|connection| {
+        self.shared.with_connection(|connection| {
             connection.execute(sql).map_err(|failure| failure.error())
         })
     }
 
+    fn shut(&self) -> Result<()> {
+        self.shared.close()?;
+        self.gets.dismiss();
+        Ok(())
+    }
+
     fn place(&self) -> &str {
-        self.0.driver().place()
+        self.shared.driver().place()
     }
 }
 
-impl std::fmt::Debug for BlockingEngine {
+impl<O> std::fmt::Debug for BlockingEngine<O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("BlockingEngine").field(&self.place()).finish()
     }
 }
 
-impl Engine for BlockingEngine {
+impl<O: 'static> Engine for BlockingEngine<O> {
     fn capability(&self) -> &Capability {
-        self.0.driver().capability()
+        self.shared.driver().capability()
     }
 
     fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
         let place = self.place();
-        self.0.with_connection(|connection| prepare::plan(connection, tables, version, place))
+        self.shared.with_connection(|connection| prepare::plan(connection, tables, version, place))
     }
 
     fn migrate(
@@ -65,53 +109,54 @@ impl Engine for BlockingEngine {
         destructive: &Destructive,
     ) -> Result<Plan> {
         let place = self.place();
-        let plan = self.0.with_connection(|connection| {
+        let plan = self.shared.with_connection(|connection| {
             prepare::migrate(connection, tables, version, destructive, place)
         })?;
-        self.0.tables.add(tables);
+        self.shared.tables.add(tables);
         Ok(plan)
     }
 
     fn open_table(&self, table: &Arc<Table>) -> Result<bool> {
-        let exists = self.0.with_connection(|connection| prepare::has(connection, table.name()))?;
+        let exists =
+            self.shared.with_connection(|connection| prepare::has(connection, table.name()))?;
         if exists {
-            self.0.tables.add(std::slice::from_ref(table));
+            self.shared.tables.add(std::slice::from_ref(table));
         }
         Ok(exists)
     }
 
     fn existing_tables(&self) -> Result<Option<Vec<String>>> {
-        self.0.with_connection(prepare::existing).map(Some)
+        self.shared.with_connection(prepare::existing).map(Some)
     }
 
     fn session(&self) -> Result<Box<dyn Session>> {
-        self.0.check_open()?;
-        Ok(Box::new(BlockingSession::new(Arc::clone(&self.0))))
+        self.shared.check_open()?;
+        Ok(Box::new(BlockingSession::new(Arc::clone(&self.shared), Arc::clone(&self.gets))))
     }
 
     // The server does not report the writes of other programs, so nothing is cached.
     fn subscribe_changes(&self, tables: &[Arc<Table>], feed: &Arc<InvalidationFeed>) -> Result<()> {
         if !tables.is_empty() {
             log::warn!("a cache has no effect on the engine `{}`", self.capability().name);
-            self.0.keep_pause(feed.pause(tables));
+            self.shared.keep_pause(feed.pause(tables));
         }
         Ok(())
     }
 
     fn copy_to(&self, _: &Path, _: &mut dyn FnMut(u64, u64)) -> Result<Copied> {
-        let (name, tools) = (self.capability().name, self.0.driver().backup_tools());
+        let (name, tools) = (self.capability().name, self.shared.driver().backup_tools());
         let message = format!("the engine `{name}` does not support backups: use {tools}");
         Err(Error::new(ErrorKind::Unsupported, message))
     }
 
     fn close(&self) -> Result<()> {
-        self.0.close()
+        self.shut()
     }
 }
 
-impl Drop for BlockingEngine {
+impl<O> Drop for BlockingEngine<O> {
     fn drop(&mut self) {
         // Errors cannot be reported here; call `close` to receive them.
-        let _ = self.0.close();
+        let _ = self.shut();
     }
 }

@@ -1,7 +1,8 @@
 //! Executes operations on one connection, and waits for the server: on a thread of the pool.
 //!
-//! Reads are in `read.rs`, writes of one row in `write.rs`, of many in `write_many.rs`; `explain.rs`
-//! finds the reason of a refusal. This file contains what they share, and transactions.
+//! Reads are in `read.rs`, writes of one row in `write.rs`, of many in `write_many.rs` and
+//! `update_many.rs`; `explain.rs` finds the reason of a refusal. This file contains what they share,
+//! and transactions.
 
 mod conflict;
 mod exact;
@@ -9,6 +10,7 @@ mod explain;
 pub(crate) mod insert_sql;
 mod raw_sql;
 mod read;
+mod update_many;
 mod write;
 mod write_many;
 

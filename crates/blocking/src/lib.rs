@@ -3,7 +3,7 @@
 //! Each operation is executed on a thread of a pool, with a connection of a driver that waits for
 //! the server (`docs/design/064`). A caller's thread only passes the operation and receives rows.
 //!
-//! An engine implements [`BlockingDriver`] and [`SqlConnection`], and chooses a [`Dialect`]: the
+//! An engine implements [`BlockingOptions`], [`BlockingDriver`] and [`SqlConnection`], and chooses a [`Dialect`]: the
 //! words by which databases differ, as data (`docs/design/070`). [`BlockingEngine`] does the rest.
 #![forbid(unsafe_code)]
 
@@ -20,6 +20,6 @@ mod statement;
 
 pub use connection::{BlockingDriver, ColumnName, ReadAs, SqlConnection, Transacting, WriteCount};
 pub use dialect::Dialect;
-pub use engine::BlockingEngine;
+pub use engine::{BlockingEngine, BlockingOptions};
 pub use failure::{FailureCause, SqlFailure};
 pub use statement::text::{timestamp_text, value_of_text};

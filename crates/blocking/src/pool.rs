@@ -31,7 +31,10 @@ impl ConnectionPool {
         loop {
             let idle = {
                 let mut idle = self.idle.lock();
-                idle.retain(|(_, since)| since.elapsed() < IDLE);
+                // The one that is idle for the longest time is the first.
+                while idle.first().is_some_and(|(_, since)| since.elapsed() >= IDLE) {
+                    drop(idle.remove(0));
+                }
                 idle.pop()
             };
             let Some((mut connection, since)) = idle else {

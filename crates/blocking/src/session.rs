@@ -1,6 +1,7 @@
 //! A session: makes a task of an operation, passes it to a thread, and lends the rows that arrive.
 
 mod exchange;
+mod get_queue;
 mod lane;
 mod once_batch;
 mod task;
@@ -11,7 +12,7 @@ use std::time::Instant;
 
 use marmota_model::{Error, ErrorKind, Result, RowSink, Value, ValueRef};
 use marmota_store::Durability;
-use marmota_store::engine::{Session, Submitted, Ticket};
+use marmota_store::engine::{Session, Submitted, Ticket, caller_blocks};
 use marmota_store::in_flight::InFlight;
 use marmota_store::operation::{Operation, Outcome};
 use marmota_store::refusal;
@@ -19,9 +20,12 @@ use marmota_store::tables::KnownTables;
 use marmota_store::wait::OwnedPlace;
 
 use self::exchange::{Arrival, Exchange};
+pub(crate) use self::get_queue::GetQueue;
+use self::get_queue::QueuedGet;
 use self::lane::Lane;
 use self::once_batch::OnceBatch;
 use self::task::{Done, Task};
+use crate::executor::SqlExecutor;
 use crate::failure::overloaded;
 use crate::shared::BlockingShared;
 
@@ -33,6 +37,9 @@ pub(crate) struct BlockingSession {
     shared: Arc<BlockingShared>,
     tables: KnownTables,
     running: InFlight<Running>,
+    gets: Arc<GetQueue>,
+    /// Reads by key that were submitted since the last poll of one, to be queued together.
+    pending: Vec<QueuedGet>,
     transaction: Option<Arc<Lane>>,
     /// True if another session ends the transaction.
     shares: bool,
@@ -41,6 +48,8 @@ pub(crate) struct BlockingSession {
 /// An operation in progress.
 enum Running {
     Task(Arc<Exchange>, Origin),
+    /// A read by key in a group, and true once it was polled.
+    Get(Arc<Exchange>, bool),
     Begin(Beginning),
     Once(Box<OnceBatch>),
 }
@@ -65,14 +74,14 @@ enum Origin {
 }
 
 impl BlockingSession {
-    pub(crate) fn new(shared: Arc<BlockingShared>) -> Self {
-        let tables = shared.known();
-        Self { shared, tables, running: InFlight::new(), transaction: None, shares: false }
+    pub(crate) fn new(shared: Arc<BlockingShared>, gets: Arc<GetQueue>) -> Self {
+        let (tables, running, pending) = (shared.known(), InFlight::new(), Vec::new());
+        Self { shared, tables, running, gets, pending, transaction: None, shares: false }
     }
 
     /// Returns a session for the steps of a batch, in the same transaction if there is one.
     fn inner(&self) -> Self {
-        let mut inner = Self::new(Arc::clone(&self.shared));
+        let mut inner = Self::new(Arc::clone(&self.shared), Arc::clone(&self.gets));
         inner.transaction.clone_from(&self.transaction);
         inner.shares = inner.transaction.is_some();
         inner
@@ -88,10 +97,19 @@ impl BlockingSession {
             lane.run(task, &exchange)?;
             return self.wait(Running::Task(exchange, Origin::Lane));
         }
+        let here = self.shared.enter_here();
         self.shared.check_open()?;
         if task.is_of_transaction() {
             return Err(refusal::no_transaction());
         }
+        let task = match (task, &here) {
+            (Task::Get(table, key, fields), None) => {
+                let (end, in_progress) = (exchange.end(), self.shared.enter());
+                self.pending.push(QueuedGet { table, key, fields, end, in_progress });
+                return self.wait(Running::Get(exchange, false));
+            }
+            (task, _) => task,
+        };
         let origin = if task.is_write() { Origin::Write } else { Origin::Read };
         let (shared, end) = (Arc::clone(&self.shared), exchange.end());
         let in_progress = self.shared.enter();
@@ -103,10 +121,40 @@ impl BlockingSession {
             let _in_progress = in_progress;
             task::alone(&shared, task, end);
         };
+        if here.is_some() {
+            job();
+            return self.wait(Running::Task(exchange, origin));
+        }
         if pool.result_of(job).is_none() {
             return Err(overloaded());
         }
         self.wait(Running::Task(exchange, origin))
+    }
+
+    /// Executes a statement that may return many rows on the caller's thread, which is blocked until
+    /// it has ended. Returns `None` if a thread of a pool has to do it.
+    fn rows_here(
+        &self,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+    ) -> Option<Result<Outcome>> {
+        let writes = match operation {
+            Operation::List { .. } => false,
+            Operation::Sql { statement, .. } => statement.writes,
+            _ => return None,
+        };
+        if let Some(lane) = &self.transaction {
+            return if caller_blocks() { lane.run_here(operation, sink) } else { None };
+        }
+        let _here = self.shared.enter_here()?;
+        if writes {
+            self.shared.wait_for_abandoned();
+        }
+        Some(self.shared.with_connection(|connection| {
+            let mut executor = SqlExecutor::new(connection, self.shared.known(), false);
+            executor.tables.learn();
+            executor.run(operation, sink)
+        }))
     }
 
     fn begin(&mut self) -> Result<Submitted> {
@@ -139,9 +187,13 @@ impl Session for BlockingSession {
         &mut self,
         durability: Option<Durability>,
         operation: &mut Operation<'_>,
-        _: &mut dyn RowSink,
-        _: &mut Outcome,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
     ) -> Result<Submitted> {
+        if let Some(done) = self.rows_here(operation, sink) {
+            *outcome = done?;
+            return Ok(Submitted::Done);
+        }
         match operation {
             Operation::Begin => self.begin(),
             Operation::Commit => self.end(true),
@@ -171,6 +223,15 @@ impl Session for BlockingSession {
         let polled = match running {
             Running::Once(batch) => batch.poll(operation, outcome, context),
             Running::Task(exchange, _) => lend(exchange, operation, sink, outcome, context),
+            Running::Get(exchange, was_polled) => {
+                if std::mem::replace(was_polled, true) {
+                    self.gets.add(&mut self.pending);
+                } else {
+                    // Others that this thread submits before the next poll are queued with it.
+                    context.waker().wake_by_ref();
+                }
+                lend(exchange, operation, sink, outcome, context)
+            }
             Running::Begin(beginning) => match beginning.start(&self.shared, context.waker()) {
                 Ok(None) => Poll::Pending,
                 Ok(Some(lane)) => {
@@ -193,6 +254,10 @@ impl Session for BlockingSession {
         let running = self.running.remove(ticket);
         if let Some(Running::Begin(beginning)) = &running {
             beginning.exchange.cancel(None);
+        }
+        if let Some(Running::Get(exchange, _)) = &running {
+            exchange.cancel(None);
+            self.gets.add(&mut self.pending);
         }
         if let Some(Running::Task(exchange, origin)) = running {
             let id = exchange.cancel((origin == Origin::Write).then_some(&self.shared));

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::FeedPause;
+use marmota_store::engine::caller_blocks;
 use marmota_store::refusal;
 use marmota_store::tables::{KnownTables, Tables};
 use marmota_store::thread_pool::ThreadPool;
@@ -21,6 +22,9 @@ use crate::pool::ConnectionPool;
 const CLOSE_WAIT: Duration = Duration::from_secs(5);
 /// The most operations that wait for a thread.
 const WAITING_MAX: usize = 100_000;
+/// Threads of callers use this part of the permitted connections, and the threads of pools as many as
+/// are permitted.
+const HERE_PART: usize = 4;
 /// The threads for reads, which never wait for locks.
 const READS_MAX: usize = 16;
 
@@ -42,6 +46,8 @@ pub(crate) struct BlockingShared {
     waiting: Arc<WaitQueue>,
     /// The number of jobs that have not ended.
     in_progress: AtomicU64,
+    /// The number of jobs on threads of callers.
+    here: AtomicUsize,
     abandoned: Mutex<usize>,
     settled: Condvar,
     is_closed: AtomicBool,
@@ -54,6 +60,16 @@ pub(crate) struct InProgress(Arc<BlockingShared>);
 
 impl Drop for InProgress {
     fn drop(&mut self) {
+        self.0.in_progress.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Permits a job on the caller's thread until it is dropped.
+pub(crate) struct Here(Arc<BlockingShared>);
+
+impl Drop for Here {
+    fn drop(&mut self) {
+        self.0.here.fetch_sub(1, Ordering::SeqCst);
         self.0.in_progress.fetch_sub(1, Ordering::SeqCst);
     }
 }
@@ -74,6 +90,7 @@ impl BlockingShared {
             open_transactions: AtomicUsize::new(0),
             waiting: Arc::default(),
             in_progress: AtomicU64::new(0),
+            here: AtomicUsize::new(0),
             abandoned: Mutex::new(0),
             settled: Condvar::new(),
             is_closed: AtomicBool::new(false),
@@ -84,7 +101,8 @@ impl BlockingShared {
         Ok(shared)
     }
 
-    fn cannot_connect(&self, failure: &SqlFailure) -> Error {
+    /// Returns the error of an operation that gets no connection.
+    pub(crate) fn cannot_connect(&self, failure: &SqlFailure) -> Error {
         let error = failure.error();
         let message = format!("{}: {}", self.driver().place(), error.message());
         Error::new(error.kind(), message).with_source(error)
@@ -135,6 +153,19 @@ impl BlockingShared {
     pub(crate) fn enter(self: &Arc<Self>) -> InProgress {
         self.in_progress.fetch_add(1, Ordering::SeqCst);
         InProgress(Arc::clone(self))
+    }
+
+    /// Permits a job on this thread if its caller waits for the end anyway, unless many threads do that
+    /// already. So nothing is handed over to another thread.
+    pub(crate) fn enter_here(self: &Arc<Self>) -> Option<Here> {
+        if !caller_blocks() {
+            return None;
+        }
+        let most = self.driver().connections_max().div_ceil(HERE_PART);
+        let one_more = |here| (here < most).then_some(here + 1);
+        self.here.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).ok()?;
+        self.in_progress.fetch_add(1, Ordering::SeqCst);
+        Some(Here(Arc::clone(self)))
     }
 
     /// Counts a transaction as open, unless as many as permitted are. Then it returns false, and

@@ -7,11 +7,13 @@ use marmota_blocking::{
     ColumnName, Dialect, ReadAs, SqlConnection, SqlFailure, Transacting, WriteCount,
 };
 use marmota_model::{Result, Value, ValueForm};
+use marmota_sql::TargetServer;
 use mysql::consts::CapabilityFlags;
 use mysql::prelude::Queryable as _;
 use mysql::{Conn, Opts, OptsBuilder, Params};
 
 use crate::fault::{self, Failure, invalid};
+use crate::pipeline::Pipeline;
 use crate::value::{self, ComputedType, bytes_of, cell};
 
 /// The longest time to wait for a connection to be accepted.
@@ -37,21 +39,35 @@ impl DriverOptions {
             .additional_capabilities(flags)
             .tcp_connect_timeout(Some(CONNECT_TIMEOUT))
             .stmt_cache_size(STATEMENTS_MAX)
+            // A server that cannot be reached any more is noticed after 30 seconds.
+            .tcp_keepalive_time_ms(Some(15_000))
+            .tcp_keepalive_probe_interval_secs(Some(5))
+            .tcp_keepalive_probe_count(Some(3))
+            .tcp_user_timeout_ms(Some(30_000))
             // Otherwise the driver reads the path of the socket from the server and connects again.
             .prefer_socket(false);
         Ok(Self(options.into()))
     }
 
-    /// Returns the database and the server.
-    pub(crate) fn place(&self) -> String {
-        let database = self.0.get_db_name().unwrap_or_default();
+    /// Returns the name of the database.
+    pub(crate) fn database(&self) -> &str {
+        self.0.get_db_name().unwrap_or_default()
+    }
+
+    /// Returns the server, without the password.
+    pub(crate) fn server(&self) -> String {
         match self.0.get_socket() {
-            Some(socket) => format!("`{database}` at {socket}"),
+            Some(socket) => socket.to_owned(),
             None => {
-                let (host, port) = (self.0.get_ip_or_hostname(), self.0.get_tcp_port());
-                format!("`{database}` at {host}:{port}")
+                let host = self.0.get_ip_or_hostname();
+                format!("{}:{}", host.trim_matches(['[', ']']), self.0.get_tcp_port())
             }
         }
+    }
+
+    /// Returns true if connections are neither encrypted nor compressed.
+    fn is_plain(&self) -> bool {
+        self.0.get_ssl_opts().is_none() && self.0.get_compress().is_none()
     }
 
     /// Returns true if the server runs on this machine.
@@ -79,20 +95,35 @@ pub(crate) struct Connection {
     key_step: i64,
     /// The most bytes of a statement with its parameters.
     packet_max: usize,
+    /// Sends several executions together, if the connection is plain.
+    pipeline: Option<Pipeline>,
 }
 
 impl Connection {
-    pub(crate) fn open(options: &DriverOptions, lock_timeout: Duration) -> Result<Self, Failure> {
+    /// Connects to a server. A primary that is wanted accepts writes.
+    pub(crate) fn open(
+        options: &DriverOptions,
+        lock_timeout: Duration,
+        target: TargetServer,
+    ) -> Result<Self, Failure> {
         let conn = Conn::new(options.0.clone()).map_err(|error| Failure::of(&error))?;
+        let pipeline = match options.is_plain() {
+            true => Some(Pipeline::of(&conn).map_err(|error| Failure::of(&error.into()))?),
+            false => None,
+        };
         let mut connection =
-            Self { conn, is_broken: false, is_mariadb: true, key_step: 1, packet_max: 0 };
+            Self { conn, is_broken: false, is_mariadb: true, key_step: 1, packet_max: 0, pipeline };
         connection.drop_rows(dialect::MARIADB.settings[0])?;
         let seconds = lock_timeout.as_secs().max(1);
         connection.drop_rows(&format!("SET SESSION innodb_lock_wait_timeout={seconds}"))?;
         let sql = "SELECT version() LIKE '%MariaDB%',@@auto_increment_increment,\
-                   @@max_allowed_packet";
-        let found: Result<Option<(i64, i64, i64)>, _> = connection.conn.query_first(sql);
-        if let Some((is_mariadb, step, packet)) = found.map_err(|error| Failure::of(&error))? {
+                   @@max_allowed_packet,@@global.read_only NOT IN ('0','OFF')";
+        let found: Result<Option<(i64, i64, i64, i64)>, _> = connection.conn.query_first(sql);
+        let found = found.map_err(|error| Failure::of(&error))?;
+        if let Some((is_mariadb, step, packet, is_read_only)) = found {
+            if is_read_only != 0 && target == TargetServer::Primary {
+                return Err(Failure::read_only());
+            }
             (connection.is_mariadb, connection.key_step) = (is_mariadb != 0, step.max(1));
             connection.packet_max = usize::try_from(packet).unwrap_or(0);
         }
@@ -138,6 +169,45 @@ impl Connection {
             }
         };
         self.note(done)
+    }
+
+    /// Executes a prepared statement several times, with one request if the connection is plain.
+    fn exec_each(
+        &mut self,
+        sql: &str,
+        parameters: &[Vec<mysql::Value>],
+        forms: &[ValueForm],
+        take: &mut dyn FnMut(usize, Vec<Option<Value>>),
+    ) -> Result<Vec<Result<(), Failure>>, Failure> {
+        let is_small = |one: &Vec<mysql::Value>| {
+            one.iter().map(bytes_of).sum::<usize>() + PACKET_HEAD <= self.packet_max
+        };
+        let Some(pipeline) = self.pipeline.as_mut().filter(|_| parameters.iter().all(is_small))
+        else {
+            let run = |(at, parameters): (usize, &Vec<mysql::Value>)| {
+                let mut take = |row| {
+                    take(at, row);
+                    true
+                };
+                self.exec(sql, parameters.clone(), ReadAs::Forms(forms), &mut take).map(drop)
+            };
+            return Ok(parameters.iter().enumerate().map(run).collect());
+        };
+        let statement = match self.conn.prep(sql) {
+            Ok(statement) => statement,
+            Err(error) => return self.note(Err(Failure::of(&error))),
+        };
+        let mut read = |at, cells: Vec<mysql::Value>| {
+            let values = cells.into_iter().zip(forms);
+            take(at, values.map(|(cell, form)| value::read(*form, cell)).collect());
+        };
+        let done = pipeline.execute(&statement, parameters, &mut read);
+        self.is_broken |= pipeline.is_stale();
+        let done = self.note(done.map_err(|error| Failure::of(&error.into())))?;
+        for one in done.iter().filter_map(|one| one.as_ref().err()) {
+            self.is_broken |= one.is_of_connection();
+        }
+        Ok(done)
     }
 
     fn note<T>(&mut self, done: Result<T, Failure>) -> Result<T, Failure> {
@@ -192,6 +262,24 @@ impl SqlConnection for Connection {
     ) -> Result<WriteCount, SqlFailure> {
         let parameters = parameters.iter().map(|value| cell(value.as_ref())).collect();
         self.exec(sql, parameters, read, take).map_err(|failure| fault::of(&failure))
+    }
+
+    fn run_each(
+        &mut self,
+        sql: &str,
+        parameters: &[Vec<Value>],
+        forms: &[ValueForm],
+        take: &mut dyn FnMut(usize, Vec<Option<Value>>),
+    ) -> Vec<Result<(), SqlFailure>> {
+        let cells = |one: &Vec<Value>| one.iter().map(|value| cell(value.as_ref())).collect();
+        let cells: Vec<Vec<mysql::Value>> = parameters.iter().map(cells).collect();
+        match self.exec_each(sql, &cells, forms, take) {
+            Ok(done) => {
+                let of = |one: Result<(), Failure>| one.map_err(|failure| fault::of(&failure));
+                done.into_iter().map(of).collect()
+            }
+            Err(failure) => parameters.iter().map(|_| Err(fault::of(&failure))).collect(),
+        }
     }
 }
 

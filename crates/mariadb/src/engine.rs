@@ -1,17 +1,14 @@
 //! The engine as programs and stores see it.
 
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
-use marmota_blocking::{BlockingDriver, BlockingEngine, SqlConnection, SqlFailure};
-use marmota_model::{Result, Table};
-use marmota_store::InvalidationFeed;
-use marmota_store::backup::Copied;
-use marmota_store::engine::{Capability, Engine, Session};
-use marmota_store::plan::{Destructive, Plan};
+use marmota_blocking::{
+    BlockingDriver, BlockingEngine, BlockingOptions, SqlConnection, SqlFailure,
+};
+use marmota_model::Result;
+use marmota_store::engine::Capability;
 
-use crate::connection::Connection;
+use crate::connection::{Connection, DriverOptions};
 use crate::fault;
 use crate::options::MariadbOptions;
 
@@ -24,91 +21,22 @@ use crate::options::MariadbOptions;
 /// let store = Store::builder(engine).open()?;
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
-pub struct Mariadb(BlockingEngine);
+pub type Mariadb = BlockingEngine<MariadbOptions>;
 
-impl Mariadb {
-    /// Connects to a database.
-    ///
-    /// # Errors
-    /// - [`Refused`](marmota_model::ErrorKind::Refused) if the server is not there.
-    /// - [`Denied`](marmota_model::ErrorKind::Denied) if the user is not authorized or TLS is refused.
-    /// - [`Invalid`](marmota_model::ErrorKind::Invalid) if the database does not exist.
-    pub fn open(options: MariadbOptions) -> Result<Self> {
-        let place = options.place();
-        let server =
-            options.driver.is_local().then(|| format!("MariaDB on this machine ({place})"));
-        let capability =
-            Capability::new("mariadb", true).with_sql().with_key_gaps().with_local_server(server);
-        let capability = capability.without_partial_indexes();
-        BlockingEngine::connect(MariadbDriver { options, capability }).map(Self)
+impl BlockingOptions for MariadbOptions {
+    fn parse(url: &str) -> Result<Self> {
+        Self::parse(url)
     }
 
-    /// Connects to the database of a URL; see [`MariadbOptions::parse`].
-    ///
-    /// # Errors
-    /// [`Invalid`](marmota_model::ErrorKind::Invalid) for a URL of another form; otherwise like [`Mariadb::open`].
-    pub fn from_url(url: &str) -> Result<Self> {
-        Self::open(MariadbOptions::parse(url)?)
-    }
-
-    /// Runs one statement for things that models cannot describe: a view, a trigger, a change of
-    /// rows before a model is prepared. Rows in the result are dropped.
-    ///
-    /// The text must not come from users: it has no bound values.
-    ///
-    /// # Errors
-    /// The error of the server, with the same kinds as for operations.
-    pub fn execute(&self, sql: &str) -> Result<()> {
-        self.0.execute(sql)
-    }
-}
-
-impl std::fmt::Debug for Mariadb {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl Engine for Mariadb {
-    fn capability(&self) -> &Capability {
-        self.0.capability()
-    }
-
-    fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
-        self.0.plan(tables, version)
-    }
-
-    fn migrate(
-        &self,
-        tables: &[Arc<Table>],
-        version: u32,
-        destructive: &Destructive,
-    ) -> Result<Plan> {
-        self.0.migrate(tables, version, destructive)
-    }
-
-    fn open_table(&self, table: &Arc<Table>) -> Result<bool> {
-        self.0.open_table(table)
-    }
-
-    fn existing_tables(&self) -> Result<Option<Vec<String>>> {
-        self.0.existing_tables()
-    }
-
-    fn session(&self) -> Result<Box<dyn Session>> {
-        self.0.session()
-    }
-
-    fn subscribe_changes(&self, tables: &[Arc<Table>], feed: &Arc<InvalidationFeed>) -> Result<()> {
-        self.0.subscribe_changes(tables, feed)
-    }
-
-    fn copy_to(&self, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Copied> {
-        self.0.copy_to(path, progress)
-    }
-
-    fn close(&self) -> Result<()> {
-        self.0.close()
+    fn into_driver(self) -> Result<Box<dyn BlockingDriver>> {
+        let is_local = self.servers.iter().any(DriverOptions::is_local);
+        let server = is_local.then(|| format!("MariaDB on this machine ({})", self.place()));
+        let capability = Capability::new("mariadb", true)
+            .with_sql()
+            .with_key_gaps()
+            .with_local_server(server)
+            .without_partial_indexes();
+        Ok(Box::new(MariadbDriver { options: self, capability }))
     }
 }
 
@@ -120,10 +48,18 @@ struct MariadbDriver {
 
 impl BlockingDriver for MariadbDriver {
     fn connect(&self) -> Result<Box<dyn SqlConnection>, SqlFailure> {
-        let opened = Connection::open(&self.options.driver, self.options.lock_timeout);
-        opened
-            .map(|it| Box::new(it) as Box<dyn SqlConnection>)
-            .map_err(|failure| fault::of(&failure))
+        let MariadbOptions { servers, last_server, lock_timeout, target, .. } = &self.options;
+        let mut refused = Vec::new();
+        for number in last_server.order(servers.len()) {
+            match Connection::open(&servers[number], *lock_timeout, *target) {
+                Ok(connection) => {
+                    last_server.set(number);
+                    return Ok(Box::new(connection));
+                }
+                Err(failure) => refused.push((servers[number].server(), fault::of(&failure))),
+            }
+        }
+        Err(fault::of_servers(refused))
     }
 
     fn place(&self) -> &str {

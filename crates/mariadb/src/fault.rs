@@ -21,6 +21,10 @@ pub(crate) mod code {
     pub(crate) const NO_SAVEPOINT: u16 = 1305;
     pub(crate) const TOO_LONG: u16 = 1406;
     pub(crate) const PACKET: u16 = 1301;
+    /// The server is read-only, perhaps since a failover: other servers are tried.
+    pub(crate) const READ_ONLY: u16 = 1290;
+    /// A node of Galera that is not part of the primary component.
+    pub(crate) const NOT_IN_CLUSTER: u16 = 1047;
 }
 
 /// A refusal of the server, or a failure of the connection.
@@ -64,6 +68,17 @@ impl Failure {
         Self { code, message, kind, has_begun }
     }
 
+    /// Returns a refusal of the server.
+    pub(crate) const fn of_server(code: u16, message: String) -> Self {
+        Self { code, message, kind: ErrorKind::Lost, has_begun: true }
+    }
+
+    /// Returns the failure of a connection to a server that is not the primary.
+    pub(crate) fn read_only() -> Self {
+        let message = "it is read-only, and a server that accepts writes is wanted".to_owned();
+        Self { code: 0, message, kind: ErrorKind::Refused, has_begun: false }
+    }
+
     /// Returns the failure of a statement that the server would not accept.
     pub(crate) fn too_large(bytes: usize, most: usize) -> Self {
         let message = format!(
@@ -77,7 +92,8 @@ impl Failure {
         match self.code {
             0 => !matches!(self.kind, ErrorKind::Invalid) || self.has_begun,
             // A statement may still be ended by a late request.
-            code::KILLED | 1053 | 1077 | 1079 | 1152..=1161 | 1184 | 1927 | 4031 => true,
+            code::KILLED | code::READ_ONLY | code::NOT_IN_CLUSTER => true,
+            1053 | 1077 | 1079 | 1152..=1161 | 1184 | 1927 | 4031 => true,
             _ => false,
         }
     }
@@ -158,7 +174,13 @@ pub(crate) fn of(failure: &Failure) -> SqlFailure {
         1021 | 1114 | 3 | 28 | 1026 | 1030 => {
             (ErrorKind::Io, format!("the disk of the MariaDB server is full or failing: {words}"))
         }
-        1290 | 1792 | 1836 => (ErrorKind::Io, format!("the server is read-only: {words}")),
+        code::NOT_IN_CLUSTER => (
+            ErrorKind::Refused,
+            format!("the node is not ready: {words}; try again later, or name other nodes"),
+        ),
+        code::READ_ONLY | 1792 | 1836 => {
+            (ErrorKind::Io, format!("the server is read-only: {words}"))
+        }
         1053 | 1077 | 1079 | 1152..=1161 | 1184 | 1927 | 4031 => {
             (ErrorKind::Lost, format!("MariaDB ended the connection: {words}"))
         }
@@ -173,6 +195,20 @@ pub(crate) fn of(failure: &Failure) -> SqlFailure {
     let mut done = SqlFailure::new(cause(failure.code), (kind, message), source);
     done.breaks_connection = failure.is_of_connection();
     done
+}
+
+/// Returns the failure of a connection to each of the servers.
+#[cold]
+pub(crate) fn of_servers(mut refused: Vec<(String, SqlFailure)>) -> SqlFailure {
+    if refused.len() == 1
+        && let Some((_, failure)) = refused.pop()
+    {
+        return failure;
+    }
+    let each = refused.iter().map(|(server, failure)| format!("{server}: {}", failure.message));
+    let message = each.collect::<Vec<_>>().join("; ");
+    let source = message.clone();
+    SqlFailure::new(FailureCause::Other, (ErrorKind::Refused, message), source)
 }
 
 /// The error for a URL that cannot be used. It does not contain the URL, which may have a password.

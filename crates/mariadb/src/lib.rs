@@ -10,17 +10,21 @@
 //! let store = Store::builder(Mariadb::from_url("mariadb://ada@localhost/app")?).open()?;
 //! # Ok::<(), marmota_model::Error>(())
 //! ```
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod connection;
 mod engine;
 mod fault;
 mod options;
+mod pipeline;
+#[allow(unsafe_code, reason = "the driver gives the number of its socket only")]
+mod socket;
 #[cfg(feature = "temporary-server")]
 mod temporary;
 mod value;
 
 pub use engine::Mariadb;
+pub use marmota_sql::TargetServer;
 pub use options::MariadbOptions;
 #[cfg(feature = "temporary-server")]
 pub use temporary::TemporaryMariadb;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use marmota_model::Result;
+use marmota_sql::{LastServer, TargetServer, split_servers};
 
 use crate::connection::DriverOptions;
 use crate::fault::invalid;
@@ -26,8 +27,12 @@ const LOCK_TIMEOUT: Duration = Duration::from_secs(30);
 /// ```
 #[derive(Clone)]
 pub struct MariadbOptions {
-    pub(crate) driver: DriverOptions,
+    /// One for each server.
+    pub(crate) servers: Vec<DriverOptions>,
+    pub(crate) last_server: LastServer,
     place: String,
+    /// Which of the servers are used. Default: any; the primary if there are several servers.
+    pub target: TargetServer,
     /// The maximum number of connections of each purpose: reads, writes, and transactions. Default:
     /// 64.
     pub connections_max: usize,
@@ -37,8 +42,9 @@ pub struct MariadbOptions {
 
 impl MariadbOptions {
     /// Parses a URL: `mariadb://user:password@host:port/database?parameter=value`, or the same with
-    /// `mysql:`. The parameters are `connections_max`, `lock_timeout_s`, `socket`, `require_ssl`,
-    /// `verify_ca` and `verify_identity`.
+    /// `mysql:`. The servers of a cluster are separated by commas: `host1:port1,host2:port2`. The
+    /// parameters are `connections_max`, `lock_timeout_s`, `target_session_attrs` (any, read-write
+    /// or primary), `socket`, `require_ssl`, `verify_ca` and `verify_identity`.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](marmota_model::ErrorKind::Invalid) for a URL of another form, or without a database.
@@ -48,7 +54,7 @@ impl MariadbOptions {
             rest.ok_or_else(|| invalid("the URL has to begin with `mariadb://` or `mysql://`"))?;
         let (base, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (mut connections_max, mut lock_timeout) = (CONNECTIONS_MAX, LOCK_TIMEOUT);
-        let mut of_driver = Vec::new();
+        let (mut of_driver, mut target) = (Vec::new(), None);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let number = |least: u32, most: u32| {
@@ -60,22 +66,44 @@ impl MariadbOptions {
             match name {
                 "connections_max" => connections_max = number(1, 10_000)? as usize,
                 "lock_timeout_s" => lock_timeout = Duration::from_secs(number(1, 3_600)?.into()),
+                "target_session_attrs" => target = Some(value),
                 name if OF_DRIVER.contains(&name) => of_driver.push(pair),
                 name => {
                     let names = OF_DRIVER.join("`, `");
                     return Err(invalid(&format!(
                         "`{name}` is not a parameter; there are `connections_max`, \
-                         `lock_timeout_s`, `{names}`"
+                         `lock_timeout_s`, `target_session_attrs`, `{names}`"
                     )));
                 }
             }
         }
-        let driver = DriverOptions::parse(&format!("mysql://{base}?{}", of_driver.join("&")))?;
-        let place = driver.place();
-        Ok(Self { driver, place, connections_max, lock_timeout })
+        let (authority, database) = base.split_once('/').unwrap_or((base, ""));
+        let (user, servers) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let servers = split_servers(servers)
+            .map_err(|server| invalid(&format!("`{server}` has a `[` without its `]`")))?;
+        let target = TargetServer::parse(target, servers.len()).map_err(|why| {
+            invalid(&format!("`target_session_attrs={}`: {why}", target.unwrap_or_default()))
+        })?;
+        if servers.len() > 1 && of_driver.iter().any(|pair| pair.starts_with("socket=")) {
+            return Err(invalid("`socket` names one server, and the URL has several"));
+        }
+        let servers = servers.into_iter().map(|(host, port)| {
+            if host.is_empty() {
+                return Err(invalid("it has an empty host"));
+            }
+            let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+            let port = if port.is_empty() { "3306" } else { port };
+            let of_driver = of_driver.join("&");
+            DriverOptions::parse(&format!("mysql://{user}@{host}:{port}/{database}?{of_driver}"))
+        });
+        let servers = servers.collect::<Result<Vec<_>>>()?;
+        let places: Vec<String> = servers.iter().map(DriverOptions::server).collect();
+        let place = format!("`{}` at {}", servers[0].database(), places.join(", "));
+        let last_server = LastServer::default();
+        Ok(Self { servers, last_server, place, target, connections_max, lock_timeout })
     }
 
-    /// Returns the database and the server, without the password.
+    /// Returns the database and the servers, without the password.
     #[must_use]
     pub fn place(&self) -> &str {
         &self.place
@@ -101,11 +129,25 @@ mod tests {
             ("mysql://a:secret@h/d?color=red", "`color` is not a parameter; there are"),
             ("mysql://a:secret@h", "database"),
             ("http://a:secret@h/d", "mariadb://"),
+            ("mariadb://a:secret@h,,i/d", "empty host"),
+            ("mariadb://a:secret@h,i:x/d", "port"),
+            ("mariadb://a:secret@h,[::1/d", "`]`"),
+            ("mariadb://a:secret@h,i/d?socket=/s", "`socket`"),
+            ("mariadb://a:secret@h,i/d?target_session_attrs=standby", "read-write"),
         ] {
             let error = MariadbOptions::parse(url).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Invalid, "{url}");
             assert!(error.message().contains(part), "{error}");
             assert!(!error.message().contains("secret"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_url_has_several_servers() {
+        let options = MariadbOptions::parse("mariadb://a:p@h,i:3307,[::1]:3308/d").unwrap();
+        assert_eq!(options.place(), "`d` at h:3306, i:3307, ::1:3308");
+        assert_eq!(options.target, TargetServer::Primary);
+        let options = MariadbOptions::parse("mariadb://h/d").unwrap();
+        assert_eq!((options.place(), options.target), ("`d` at h:3306", TargetServer::Any));
     }
 }

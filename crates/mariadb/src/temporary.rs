@@ -22,6 +22,10 @@ const USER: &str = "marmota";
 const PASSWORD: &str = "p:ss w@rd";
 const START_TIMEOUT: Duration = Duration::from_secs(120);
 const FOLDER_PREFIX: &str = "marmota-mariadb-";
+/// Galera's library, where Debian and Ubuntu install it.
+const GALERA: &str = "/usr/lib/galera/libgalera_smm.so";
+/// How often the system tables are created.
+const INSTALLS_MAX: u32 = 3;
 
 /// A server. On drop, it stops and deletes its folder.
 ///
@@ -39,6 +43,8 @@ pub struct TemporaryMariadb {
     /// The server's process.
     process: Mutex<Option<(Pid, mpsc::Receiver<()>)>>,
     databases: AtomicU32,
+    /// More arguments.
+    arguments: Vec<String>,
 }
 
 impl TemporaryMariadb {
@@ -47,19 +53,63 @@ impl TemporaryMariadb {
     /// # Errors
     /// The error that prevented the start, e.g. if the programs are missing.
     pub fn start() -> io::Result<Self> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
         remove_leavings();
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{FOLDER_PREFIX}{}-{number}", std::process::id());
-        let server = Self {
-            port: TcpListener::bind("127.0.0.1:0")?.local_addr()?.port(),
-            folder: std::env::temp_dir().join(name),
-            process: Mutex::default(),
-            databases: AtomicU32::new(0),
-        };
+        let server = Self::new(Vec::new())?;
+        server.make_folder()?;
         server.initialise()?;
         server.resume()?;
         Ok(server)
+    }
+
+    /// Creates and starts the nodes of a Galera cluster. It needs Galera's library (`galera-4`) and
+    /// `rsync`, which copies the first node to the others.
+    ///
+    /// # Errors
+    /// The error that prevented the start.
+    pub fn start_cluster(nodes: usize) -> io::Result<Vec<Self>> {
+        remove_leavings();
+        let first_port = free_port()?;
+        let mut cluster: Vec<Self> = Vec::new();
+        for number in 0..nodes {
+            let port = if number == 0 { first_port } else { free_port()? };
+            let seed = if number == 0 { String::new() } else { format!("127.0.0.1:{first_port}") };
+            let arguments = vec![
+                "--wsrep-on=ON".to_owned(),
+                format!("--wsrep-provider={GALERA}"),
+                format!("--wsrep-cluster-address=gcomm://{seed}"),
+                format!("--wsrep-node-address=127.0.0.1:{port}"),
+                "--wsrep-sst-method=rsync".to_owned(),
+                format!("--wsrep-sst-receive-address=127.0.0.1:{}", free_port()?),
+                format!(
+                    "--wsrep-provider-options=base_host=127.0.0.1;base_port={port};\
+                     ist.recv_addr=127.0.0.1:{};gcache.size=16M",
+                    free_port()?
+                ),
+                "--binlog-format=ROW".to_owned(),
+                "--innodb-autoinc-lock-mode=2".to_owned(),
+            ];
+            let node = Self::new(arguments)?;
+            node.make_folder()?;
+            if number == 0 {
+                node.initialise()?;
+            }
+            node.resume()?;
+            cluster.push(node);
+        }
+        Ok(cluster)
+    }
+
+    fn new(arguments: Vec<String>) -> io::Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{FOLDER_PREFIX}{}-{number}", std::process::id());
+        Ok(Self {
+            port: free_port()?,
+            folder: std::env::temp_dir().join(name),
+            process: Mutex::default(),
+            databases: AtomicU32::new(0),
+            arguments,
+        })
     }
 
     /// Creates a database. Returns its URL.
@@ -88,6 +138,14 @@ impl TemporaryMariadb {
         format!("mariadb://{USER}:{password}@127.0.0.1:{}/{database}", self.port)
     }
 
+    /// Returns the URL of a database of this server and another one.
+    #[must_use]
+    pub fn url_with(&self, others: &[&Self], database: &str) -> String {
+        let own = format!("127.0.0.1:{}", self.port);
+        let others = others.iter().map(|other| format!(",127.0.0.1:{}", other.port));
+        self.url(database).replacen(&own, &(own.clone() + &others.collect::<String>()), 1)
+    }
+
     /// Returns the URL of a database, over the Unix socket.
     #[must_use]
     pub fn socket_url(&self, database: &str) -> String {
@@ -99,6 +157,13 @@ impl TemporaryMariadb {
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Returns the number of the server's process, unless it has been stopped.
+    #[must_use]
+    pub fn process(&self) -> Option<u32> {
+        let process = self.process.lock();
+        process.as_ref().and_then(|(process, _)| u32::try_from(process.as_raw_pid()).ok())
     }
 
     /// Stops the server: open transactions are rolled back, and connections are closed.
@@ -145,6 +210,7 @@ impl TemporaryMariadb {
         ] {
             command.arg(setting);
         }
+        command.args(&self.arguments);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let (started, process) = mpsc::channel();
         let (ends, ended) = mpsc::channel();
@@ -173,8 +239,9 @@ impl TemporaryMariadb {
         }
     }
 
-    fn initialise(&self) -> io::Result<()> {
+    fn make_folder(&self) -> io::Result<()> {
         std::fs::create_dir(&self.folder)?;
+        std::fs::create_dir(self.folder.join("data"))?;
         let init = format!(
             "CREATE USER IF NOT EXISTS '{USER}'@'%' IDENTIFIED BY '{PASSWORD}';\n\
              GRANT ALL PRIVILEGES ON *.* TO '{USER}'@'%' WITH GRANT OPTION;\n"
@@ -186,6 +253,27 @@ impl TemporaryMariadb {
                 return Err(io::Error::other("chown of the folder of MariaDB has failed"));
             }
         }
+        Ok(())
+    }
+
+    /// Creates the system tables. When many servers start at once, the program may fail: it is run
+    /// again.
+    fn initialise(&self) -> io::Result<()> {
+        let data = self.folder.join("data");
+        for attempt in 1.. {
+            match self.install() {
+                Err(error) if attempt < INSTALLS_MAX => {
+                    eprintln!("mariadb-install-db has failed, and is run again: {error}");
+                    std::fs::remove_dir_all(&data)?;
+                    std::thread::sleep(Duration::from_millis(500) * attempt);
+                }
+                done => return done,
+            }
+        }
+        Ok(())
+    }
+
+    fn install(&self) -> io::Result<()> {
         let mut command = unprivileged(&program("mariadb-install-db")?, false);
         command.args(["--no-defaults", "--skip-test-db", "--skip-name-resolve"]);
         command.arg("--auth-root-authentication-method=normal");
@@ -205,6 +293,10 @@ impl Drop for TemporaryMariadb {
         self.crash();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
+}
+
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
 /// Returns the user that the server runs as, if it is started by root.

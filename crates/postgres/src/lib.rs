@@ -43,7 +43,8 @@ mod temporary;
 pub mod wire;
 
 pub use engine::Postgres;
+pub use marmota_sql::TargetServer;
 pub use marmota_store::Durability;
-pub use options::{Host, Password, PostgresOptions, TargetServer, TlsMode};
+pub use options::{Host, Password, PostgresOptions, TlsMode};
 #[cfg(feature = "temporary-server")]
 pub use temporary::TemporaryPostgres;

@@ -9,11 +9,10 @@ use std::fmt;
 use std::path::PathBuf;
 
 use marmota_model::{Error, ErrorKind, Result};
+use marmota_sql::{LastServer, TargetServer};
 use marmota_store::Durability;
 
 use crate::options::own_connections::OwnConnections;
-use crate::options::servers::LastServer;
-pub use crate::options::servers::TargetServer;
 
 /// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,7 +155,9 @@ impl PostgresOptions {
         let servers =
             servers::parse(part("host", "PGHOST").as_deref(), part("port", "PGPORT").as_deref())?;
         let target = part("target_session_attrs", "PGTARGETSESSIONATTRS");
-        let target = TargetServer::parse(target.as_deref(), servers.len())?;
+        let target = TargetServer::parse(target.as_deref(), servers.len()).map_err(|why| {
+            invalid("target_session_attrs", target.as_deref().unwrap_or_default(), why)
+        })?;
         let mut servers = servers.into_iter();
         let (host, port) = servers.next().ok_or_else(|| invalid("host", "", "name a host"))?;
         let user = part("user", "PGUSER")

@@ -1,5 +1,5 @@
-//! Code that all SQL engines share: names, the tree of a filter, and the steps that change a table
-//! to fit a model.
+//! Code that all SQL engines share: names, the tree of a filter, the steps that change a table to fit
+//! a model, and the servers in a URL.
 //!
 //! Parts that differ between databases (types, constants, text matching, the catalogue) are in the
 //! crates of the engines.
@@ -11,6 +11,7 @@ mod index_condition;
 mod index_filter;
 mod index_name;
 mod name;
+mod servers;
 mod steps;
 
 pub use filter::{
@@ -21,4 +22,5 @@ pub use index_condition::condition_of;
 pub use index_filter::{existing_filter, has_same_filter, index_filter_sql};
 pub use index_name::{index_columns, index_name, is_implicit, is_ours};
 pub use name::{bounded, on_delete, on_delete_of, quoted};
+pub use servers::{LastServer, TargetServer, split_servers};
 pub use steps::TableSteps;

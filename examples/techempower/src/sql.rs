@@ -70,10 +70,25 @@ fn found(id: i64, number: Option<i32>) -> Result<World> {
 
 /// Updates all rows with one statement.
 async fn update(store: &Store, worlds: &[World]) -> Result<()> {
-    let statement = worlds.iter().fold(store.execute(update_text(worlds.len())), |all, world| {
+    let is_mariadb = store.capability().name == "mariadb";
+    let text = if is_mariadb { update_by_case(worlds.len()) } else { update_text(worlds.len()) };
+    let mut statement = worlds.iter().fold(store.execute(text), |all, world| {
         all.bind(world.id).bind(i64::from(world.random_number))
     });
+    if is_mariadb {
+        statement = worlds.iter().fold(statement, |all, world| all.bind(world.id));
+    }
     statement.await.map(|_| ())
+}
+
+/// Returns the statement for MariaDB, whose UPDATE reads no list of rows.
+fn update_by_case(rows: usize) -> &'static str {
+    static TEXTS: [OnceLock<String>; ROWS_MAX + 1] = [const { OnceLock::new() }; ROWS_MAX + 1];
+    TEXTS[rows].get_or_init(|| {
+        let cases = " WHEN ? THEN ?".repeat(rows);
+        let ids = vec!["?"; rows].join(",");
+        format!("UPDATE world SET randomnumber = CASE id{cases} END WHERE id IN ({ids})")
+    })
 }
 
 /// Returns the statement for this number of rows, which is made once.

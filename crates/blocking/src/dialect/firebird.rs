@@ -58,6 +58,7 @@ pub const FIREBIRD: Dialect = Dialect {
         after_given_key: None,
         without_columns: " DEFAULT VALUES",
         many_rows: false,
+        updates_by_case: false,
     },
     definitions: DefinitionRules {
         table_end: "",

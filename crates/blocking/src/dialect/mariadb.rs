@@ -78,6 +78,7 @@ pub const MARIADB: Dialect = Dialect {
         after_given_key: None,
         without_columns: " () VALUES ()",
         many_rows: true,
+        updates_by_case: true,
     },
     definitions: DefinitionRules {
         table_end: " ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_nopad_bin",

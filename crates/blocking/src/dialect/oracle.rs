@@ -56,6 +56,7 @@ pub const ORACLE: Dialect = Dialect {
         after_given_key: None,
         without_columns: " VALUES (DEFAULT)",
         many_rows: true,
+        updates_by_case: false,
     },
     definitions: DefinitionRules {
         table_end: "",

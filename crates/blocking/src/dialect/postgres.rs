@@ -67,6 +67,7 @@ pub const POSTGRES: Dialect = Dialect {
         ),
         without_columns: " DEFAULT VALUES",
         many_rows: true,
+        updates_by_case: false,
     },
     definitions: DefinitionRules {
         table_end: "",

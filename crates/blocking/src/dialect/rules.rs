@@ -137,6 +137,8 @@ pub struct WriteRules {
     pub without_columns: &'static str,
     /// True if a statement may insert several rows.
     pub many_rows: bool,
+    /// True if a statement may update several rows, with the values of each in a `CASE`.
+    pub updates_by_case: bool,
 }
 
 /// Statements that define tables.

@@ -59,6 +59,7 @@ pub const SQL_SERVER: Dialect = Dialect {
         after_given_key: None,
         without_columns: " DEFAULT VALUES",
         many_rows: true,
+        updates_by_case: false,
     },
     definitions: DefinitionRules {
         table_end: "",

@@ -10,6 +10,7 @@ use super::exact::fields_of;
 use super::{SqlExecutor, borrowed};
 use crate::connection::ReadAs;
 use crate::executor::too_many;
+use crate::failure::SqlFailure;
 use crate::statement::column::{columns, forms, name, row_of};
 use crate::statement::filter::order_sql;
 use crate::statement::sql::Sql;
@@ -23,15 +24,40 @@ impl SqlExecutor<'_> {
         sink: &mut dyn RowSink,
     ) -> Result<u64> {
         self.check(table)?;
+        let (columns, text) = self.get_sql(table, fields);
+        let mut sql = Sql::new(self.dialect(), text);
+        sql.bind(key);
+        self.lend(table, &sql, &Lending { columns, ..Lending::default() }, sink)
+    }
+
+    /// Reads the row of each key, which is the only value of its list.
+    pub(crate) fn get_each(
+        &mut self,
+        table: &Table,
+        fields: FieldSet,
+        keys: &[Vec<Value>],
+    ) -> Vec<Result<Option<Vec<Value>>>> {
+        if self.check(table).is_err() {
+            return keys.iter().map(|_| self.check(table).map(|()| None)).collect();
+        }
+        let (columns, text) = self.get_sql(table, fields);
+        let forms = forms(table, &columns);
+        let mut rows: Vec<Result<Option<Vec<Value>>>> = keys.iter().map(|_| Ok(None)).collect();
+        let mut take = |at: usize, values| rows[at] = row_of(table, &columns, values).map(Some);
+        let done = self.connection.run_each(&text, keys, &forms, &mut take);
+        let result = |(row, done): (_, Result<(), SqlFailure>)| match done {
+            Ok(()) => row,
+            Err(failure) => Err(failure.error()),
+        };
+        rows.into_iter().zip(done).map(result).collect()
+    }
+
+    /// Returns the columns of a read by key, and its text.
+    fn get_sql(&self, table: &Table, fields: FieldSet) -> (Vec<usize>, String) {
         let (columns, names) = columns(table, fields);
         let own = name(table, table.key());
         let value = self.dialect().placeholder(table.fields()[table.key()].kind.form());
-        let mut sql = Sql::new(
-            self.dialect(),
-            format!("SELECT {names} FROM {} WHERE {own}={value}", quoted(table.name())),
-        );
-        sql.bind(key);
-        self.lend(table, &sql, &Lending { columns, ..Lending::default() }, sink)
+        (columns, format!("SELECT {names} FROM {} WHERE {own}={value}", quoted(table.name())))
     }
 
     pub(super) fn list(

@@ -1,8 +1,8 @@
-//! Writes of many rows of one table. Inserts write many rows with one statement.
+//! Inserts of many rows of one table, many with one statement.
 
 use marmota_model::{FieldSet, Result, Table, Value};
 use marmota_store::operation::{Keys, OnConflict, Outcome, UpsertEffect};
-use marmota_store::refusal::{self, mixed_keys};
+use marmota_store::refusal::mixed_keys;
 
 use super::insert_sql::{insert_end, insert_head};
 use super::{SqlExecutor, borrowed};
@@ -11,7 +11,7 @@ use crate::failure::{FailureCause, SqlFailure};
 use crate::statement::sql::Sql;
 
 /// The numbers of rows of a statement: few different ones, so that few are prepared.
-const STATEMENT_ROWS: [usize; 5] = [1_024, 256, 64, 16, 4];
+const STATEMENT_ROWS: [usize; 10] = [1_024, 512, 256, 128, 64, 32, 16, 8, 4, 2];
 
 impl SqlExecutor<'_> {
     pub(super) fn insert_many(
@@ -131,25 +131,6 @@ impl SqlExecutor<'_> {
         }
         let written = placed.iter().filter(|one| one.effect != UpsertEffect::Ignored).count();
         Ok(Outcome { keys: Keys::Upserted(placed), ..Outcome::rows(written as u64) })
-    }
-
-    pub(super) fn update_many(&mut self, table: &Table, rows: &[Vec<Value>]) -> Result<Outcome> {
-        self.check(table)?;
-        self.atomically(|executor| {
-            for (at, row) in rows.iter().enumerate() {
-                let row = borrowed(row);
-                let done = match row[table.key()] {
-                    marmota_model::ValueRef::Absent => {
-                        Err(refusal::not_found(table, marmota_model::ValueRef::Null))
-                    }
-                    key => executor.update(table, key, &row, None),
-                };
-                done.map_err(|error| {
-                    if error.is_retryable() { error } else { error.at(format_args!("row {at}")) }
-                })?;
-            }
-            Ok(Outcome::rows(rows.len() as u64))
-        })
     }
 }
 

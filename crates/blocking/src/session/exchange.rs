@@ -140,8 +140,14 @@ impl ExchangeEnd {
         state.result = Some(if state.is_incomplete { Err(not_lent()) } else { result });
     }
 
-    /// Passes rows on. Returns false if no more are wanted.
-    fn pass(&self, rows: Vec<Vec<Value>>, columns: Option<&Arc<SqlColumns>>) -> bool {
+    /// Passes rows on. Returns false if no more are wanted. The caller is woken for them unless the
+    /// operation `ends` with them.
+    pub(super) fn pass(
+        &self,
+        rows: Vec<Vec<Value>>,
+        columns: Option<&Arc<SqlColumns>>,
+        ends: bool,
+    ) -> bool {
         let until = Instant::now() + LEND_TIMEOUT;
         let mut state = self.0.state.lock();
         if let Some(columns) = columns {
@@ -158,7 +164,7 @@ impl ExchangeEnd {
         if !rows.is_empty() {
             state.chunks.push_back(rows);
         }
-        let waker = state.waker.take();
+        let waker = if ends { None } else { state.waker.take() };
         drop(state);
         if let Some(waker) = waker {
             waker.wake();
@@ -196,9 +202,14 @@ impl<'e> ChunkSink<'e> {
     }
 
     /// Passes the collected rows on. Returns false if no more are wanted.
-    pub(super) fn flush(&mut self) -> bool {
+    fn flush(&mut self) -> bool {
         self.bytes = 0;
-        self.end.pass(std::mem::take(&mut self.rows), self.columns.get())
+        self.end.pass(std::mem::take(&mut self.rows), self.columns.get(), false)
+    }
+
+    /// Passes the last rows on.
+    pub(super) fn finish(self) {
+        self.end.pass(self.rows, self.columns.get(), true);
     }
 }
 
@@ -244,7 +255,7 @@ mod tests {
         let end = exchange.end();
         assert!(end.start());
         let row = || vec![vec![Value::Int(1)]];
-        let passed = (0..=CHUNKS_MAX).filter(|_| end.pass(row(), None)).count();
+        let passed = (0..=CHUNKS_MAX).filter(|_| end.pass(row(), None, false)).count();
         assert_eq!(passed, CHUNKS_MAX);
         end.finish(Ok(Done::One(Outcome::rows(4))));
         for _ in 0..CHUNKS_MAX {

@@ -5,8 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use marmota_model::{Error, Result};
-use marmota_store::operation::Outcome;
+use marmota_model::{Error, Result, RowSink};
+use marmota_store::engine::caller_blocks;
+use marmota_store::operation::{Operation, Outcome};
 use parking_lot::Mutex;
 
 use super::exchange::{Exchange, ExchangeEnd};
@@ -79,19 +80,53 @@ impl Lane {
             };
             let mut executor = SqlExecutor::new(&mut *connection, lane.shared.known(), true);
             let done = task::execute(&mut executor, task, &end);
-            // After a conflict the server has rolled back the whole transaction.
-            let is_over = connection.is_broken()
-                || match &done {
-                    Err(error) | Ok(Done::Batch(_, Err(error))) => error.is_retryable(),
-                    Ok(_) => false,
-                };
-            if !is_over {
-                *place = Some(connection);
-            } else if !connection.is_broken() {
-                lane.is_lost.store(true, Ordering::Relaxed);
-            }
+            *place = lane.kept(
+                connection,
+                match &done {
+                    Err(error) | Ok(Done::Batch(_, Err(error))) => Some(error),
+                    Ok(_) => None,
+                },
+            );
             end.finish(done);
         }))
+    }
+
+    /// Returns the connection after an operation, unless the transaction is over: after a conflict
+    /// the server has rolled it back.
+    fn kept(
+        &self,
+        connection: Box<dyn SqlConnection>,
+        error: Option<&Error>,
+    ) -> Option<Box<dyn SqlConnection>> {
+        if connection.is_broken() {
+            return None;
+        }
+        if error.is_some_and(Error::is_retryable) {
+            self.is_lost.store(true, Ordering::Relaxed);
+            return None;
+        }
+        Some(connection)
+    }
+
+    /// Executes an operation in the transaction on the caller's thread. Returns `None` if another one
+    /// is in progress.
+    pub(super) fn run_here(
+        &self,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+    ) -> Option<Result<Outcome>> {
+        let mut state = self.state.lock();
+        if state.is_running || !state.jobs.is_empty() {
+            return None;
+        }
+        let connection = state.connection.take();
+        drop(state);
+        let Some(mut connection) = connection else { return Some(Err(self.gone())) };
+        let mut executor = SqlExecutor::new(&mut *connection, self.shared.known(), true);
+        executor.tables.learn();
+        let done = executor.run(operation, sink);
+        self.state.lock().connection = self.kept(connection, done.as_ref().err());
+        Some(done)
     }
 
     /// Ends the transaction.
@@ -126,6 +161,11 @@ impl Lane {
             return Ok(());
         }
         drop(state);
+        // A caller that waits anyway executes it itself.
+        if caller_blocks() {
+            self.work();
+            return Ok(());
+        }
         let lane = Arc::clone(self);
         let in_progress = self.shared.enter();
         let job = move || {

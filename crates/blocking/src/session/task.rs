@@ -164,6 +164,6 @@ pub(super) fn execute(
         Task::Release(number) => executor.run(&mut Operation::Release(number), &mut NoRows),
         Task::RollbackTo(number) => executor.run(&mut Operation::RollbackTo(number), &mut NoRows),
     };
-    sink.flush();
+    sink.finish();
     outcome.map(Done::One)
 }

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use marmota_blocking::{
-    BlockingDriver, BlockingEngine, Dialect, ReadAs, SqlConnection, SqlFailure, Transacting,
-    WriteCount,
+    BlockingDriver, BlockingEngine, BlockingOptions, Dialect, ReadAs, SqlConnection, SqlFailure,
+    Transacting, WriteCount,
 };
-use marmota_model::{Value, ValueForm};
+use marmota_model::{Error, ErrorKind, Value, ValueForm};
 use marmota_store::engine::Capability;
 
 /// The statements that were executed.
@@ -30,17 +30,27 @@ impl Record {
 }
 
 /// Returns an engine that records its statements.
-pub(crate) fn engine(dialect: &'static Dialect) -> (BlockingEngine, Record) {
+pub(crate) fn engine(dialect: &'static Dialect) -> (BlockingEngine<Recorder>, Record) {
     let record = Record::default();
     let capability = Capability::new("recorder", true).with_sql();
     let driver = Recorder { dialect, record: record.clone(), capability };
-    (BlockingEngine::connect(driver).unwrap(), record)
+    (BlockingEngine::open(driver).unwrap(), record)
 }
 
-struct Recorder {
+pub(crate) struct Recorder {
     dialect: &'static Dialect,
     record: Record,
     capability: Capability,
+}
+
+impl BlockingOptions for Recorder {
+    fn parse(url: &str) -> Result<Self, Error> {
+        Err(Error::new(ErrorKind::Unsupported, url.to_owned()))
+    }
+
+    fn into_driver(self) -> Result<Box<dyn BlockingDriver>, Error> {
+        Ok(Box::new(self))
+    }
 }
 
 impl BlockingDriver for Recorder {

@@ -5,14 +5,15 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use marmota_model::ErrorKind;
+use marmota_sql::TargetServer;
 use marmota_store::Durability;
 
 use super::login::Login;
 use super::no_connection::NoConnection;
 use super::socket::Socket;
 use super::{CancelKey, Connection};
+use crate::options::PostgresOptions;
 use crate::options::own_connections as own;
-use crate::options::{PostgresOptions, TargetServer};
 use crate::statement::Text;
 use crate::wire::backend;
 use crate::wire::frontend;

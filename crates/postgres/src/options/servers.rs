@@ -1,9 +1,6 @@
 //! The servers of a cluster: which of them is used, and in which order they are tried.
 
 use std::borrow::Cow;
-use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use marmota_model::Result;
 
@@ -11,31 +8,6 @@ use super::{Host, PostgresOptions, invalid};
 
 /// The port of a server, unless the URL has another.
 const PORT: u16 = 5432;
-
-/// Which servers of a cluster are used; like libpq's `target_session_attrs`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TargetServer {
-    /// Any server that accepts the connection.
-    #[default]
-    Any,
-    /// Only the primary: a server that accepts writes.
-    Primary,
-}
-
-impl TargetServer {
-    /// Parses `target_session_attrs`. Without it, several servers are searched for the primary.
-    pub(super) fn parse(text: Option<&str>, servers: usize) -> Result<Self> {
-        Ok(match text {
-            None if servers > 1 => Self::Primary,
-            None | Some("any") => Self::Any,
-            Some("read-write" | "primary") => Self::Primary,
-            Some(other) => {
-                let why = "write any, read-write or primary";
-                return Err(invalid("target_session_attrs", other, why));
-            }
-        })
-    }
-}
 
 /// Parses lists of hosts and ports, separated by commas as in libpq: one port for all hosts, or one
 /// for each, where an empty one is the default.
@@ -65,9 +37,7 @@ impl PostgresOptions {
     /// Returns the numbers of the servers in the order in which they are tried: first the one that
     /// was connected last.
     pub(crate) fn servers(&self) -> impl Iterator<Item = usize> {
-        let count = self.other_servers.len() + 1;
-        let last = self.last_server.0.load(Ordering::Relaxed);
-        (last..last + count).map(move |server| server % count)
+        self.last_server.order(self.other_servers.len() + 1)
     }
 
     /// Returns the options for one of the servers.
@@ -86,7 +56,7 @@ impl PostgresOptions {
 
     /// Makes a server the first one that is tried.
     pub(crate) fn has_connected(&self, server: usize) {
-        self.last_server.0.store(server, Ordering::Relaxed);
+        self.last_server.set(server);
     }
 
     /// Returns the servers and the database for error messages.
@@ -108,27 +78,10 @@ fn named((host, port): (&Host, u16)) -> String {
     }
 }
 
-/// The server to which the last connection was made. Clones share it.
-#[derive(Clone, Default)]
-pub(crate) struct LastServer(Arc<AtomicUsize>);
-
-/// Not an option of the user, so all are equal.
-impl PartialEq for LastServer {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for LastServer {}
-
-impl fmt::Debug for LastServer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LastServer")
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use marmota_sql::TargetServer;
+
     use super::*;
 
     fn parsed(url: &str) -> Result<PostgresOptions> {

@@ -1,6 +1,7 @@
 //! The parts of a URL, decoded, by libpq's names.
 
 use marmota_model::{Error, ErrorKind, Result};
+use marmota_sql::split_servers;
 
 use super::invalid;
 
@@ -73,20 +74,9 @@ impl Parts {
 
     /// Adds the servers, which are separated by commas, as a list of hosts and one of ports.
     fn add_servers(&mut self, servers: &str) -> Result<()> {
-        let (mut hosts, mut ports) = (Vec::new(), Vec::new());
-        for server in servers.split(',') {
-            let (host, port) = match server.strip_prefix('[') {
-                Some(rest) => {
-                    let (host, port) = rest
-                        .split_once(']')
-                        .ok_or_else(|| invalid("host", server, "a `[` without its `]`"))?;
-                    (host, port.strip_prefix(':').unwrap_or(""))
-                }
-                None => server.rsplit_once(':').unwrap_or((server, "")),
-            };
-            hosts.push(host);
-            ports.push(port);
-        }
+        let servers = split_servers(servers)
+            .map_err(|server| invalid("host", server, "a `[` without its `]`"))?;
+        let (hosts, ports): (Vec<&str>, Vec<&str>) = servers.into_iter().unzip();
         self.add("host", &hosts.join(","))?;
         match ports.iter().all(|port| port.is_empty()) {
             true => Ok(()),

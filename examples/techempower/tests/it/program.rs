@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 
+use marmota_mariadb::TemporaryMariadb;
 use marmota_postgres::TemporaryPostgres;
 use serde_json::Value as Json;
 
@@ -26,6 +27,11 @@ impl Program {
 
     /// Starts it on a database of a PostgreSQL server.
     pub(crate) fn on_postgres(server: &TemporaryPostgres) -> Self {
+        Self::start(server.make_database().unwrap(), None)
+    }
+
+    /// Starts it on a database of a MariaDB server.
+    pub(crate) fn on_mariadb(server: &TemporaryMariadb) -> Self {
         Self::start(server.make_database().unwrap(), None)
     }
 

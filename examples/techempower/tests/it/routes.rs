@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::process::Command;
 
 use marmota::model::{Field, Kind, Role, Schema, Value};
+use marmota_mariadb::TemporaryMariadb;
 use marmota_postgres::TemporaryPostgres;
 use serde_json::Value as Json;
 
@@ -49,6 +50,8 @@ fn on_each_engine(body: fn(&Program)) {
     body(&Program::on_sqlite());
     let server = TemporaryPostgres::start(&["fsync=off"]).unwrap();
     body(&Program::on_postgres(&server));
+    let server = TemporaryMariadb::start().unwrap();
+    body(&Program::on_mariadb(&server));
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Marmota as its users call it: a derived model and a store on SQLite, on the memory engine and on
-//! PostgreSQL.
+//! Marmota as its users call it: a derived model and a store on SQLite, on the memory engine, on
+//! PostgreSQL and on MariaDB.
 //!
 //! The store sets the two stamps, as it does for users, so they are only checked to be from this
 //! run.
@@ -78,7 +78,7 @@ impl Contender for Marmota {
             Setting::FileOff => format!("sqlite:{}?durability=none&exclusive=true", place.path()),
             Setting::Memory => "sqlite::memory:".to_owned(),
             Setting::Engine => "memory:".to_owned(),
-            Setting::Postgres => place.path().to_owned(),
+            Setting::Postgres | Setting::Mariadb => place.path().to_owned(),
         };
         let store = marmota::open(&url)?.model::<Person>().open()?;
         Ok(Self { store, transaction: None })

@@ -1,0 +1,192 @@
+//! Executions of one prepared statement that are sent together.
+//!
+//! The driver waits for the answer of each statement before it sends the next one. The server reads
+//! its socket only between statements, and so executes several that have arrived, one after the other.
+//! Here their packets are written to a second handle of the driver's socket, while the driver has
+//! nothing in flight: connecting, authentication and all other statements are the driver's.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use mysql::{Column, Conn, Statement, Value as Cell};
+use mysql_common::io::{ParseBuf, ReadMysqlExt as _};
+use mysql_common::packets::ComStmtExecuteRequestBuilder;
+use mysql_common::proto::{Binary, MySerialize as _};
+use mysql_common::row::RowDeserializer;
+use mysql_common::value::ServerSide;
+
+use crate::fault::Failure;
+use crate::socket::second_handle;
+
+/// The most bytes of requests in flight. The socket's buffers hold more, so that writing never waits
+/// for the server, which may itself wait until its answers are read.
+const REQUESTS_MAX: usize = 16 << 10;
+/// The longest payload of a packet; one of this length continues in the next.
+const PACKET_MAX: usize = 0xff_ff_ff;
+const HEAD: usize = 4;
+const READ_BYTES: usize = 16 << 10;
+
+/// Receives the number of an execution and a row.
+pub(crate) type TakeRow<'t> = dyn FnMut(usize, Vec<Cell>) + 't;
+
+/// The socket of a connection that is neither encrypted nor compressed.
+pub(crate) struct Pipeline {
+    socket: TcpStream,
+    /// What was read, from `at` on not yet used.
+    read: Vec<u8>,
+    at: usize,
+    /// The payload of the current packet.
+    packet: Vec<u8>,
+    /// True if the server described other columns than the driver knows.
+    is_stale: bool,
+}
+
+impl Pipeline {
+    pub(crate) fn of(conn: &Conn) -> io::Result<Self> {
+        let (read, packet) = (Vec::new(), Vec::new());
+        Ok(Self { socket: second_handle(conn)?, read, at: 0, packet, is_stale: false })
+    }
+
+    /// Returns true if the connection must not be used again.
+    pub(crate) const fn is_stale(&self) -> bool {
+        self.is_stale
+    }
+
+    /// Executes a statement once for each list of parameters. Returns the result of each.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub(crate) fn execute(
+        &mut self,
+        statement: &Statement,
+        parameters: &[Vec<Cell>],
+        take: &mut TakeRow<'_>,
+    ) -> io::Result<Vec<Result<(), Failure>>> {
+        let mut done = Vec::with_capacity(parameters.len());
+        let mut columns = statement.columns();
+        let mut requests = Vec::new();
+        let mut sent = 0;
+        while done.len() < parameters.len() {
+            requests.clear();
+            while sent < parameters.len() && (requests.is_empty() || requests.len() < REQUESTS_MAX)
+            {
+                add_request(&mut requests, statement.id(), &parameters[sent])?;
+                sent += 1;
+            }
+            self.socket.write_all(&requests)?;
+            while done.len() < sent {
+                let number = done.len();
+                done.push(self.answer(&mut columns, &mut |row| take(number, row))?);
+            }
+        }
+        Ok(done)
+    }
+
+    /// Reads the answer of one execution.
+    fn answer(
+        &mut self,
+        columns: &mut Arc<[Column]>,
+        take: &mut dyn FnMut(Vec<Cell>),
+    ) -> io::Result<Result<(), Failure>> {
+        self.next_packet()?;
+        match self.packet.first() {
+            Some(0xff) => return Ok(Err(self.failure())),
+            Some(0x00) => return Ok(Ok(())),
+            _ => {}
+        }
+        let mut head = &self.packet[..];
+        let count = usize::try_from(head.read_lenenc_int()?).map_err(|_| invalid())?;
+        // MariaDB leaves out descriptions that it has sent before.
+        if head.first() != Some(&0) {
+            let mut described = Vec::new();
+            for _ in 0..count {
+                self.next_packet()?;
+                described.push(ParseBuf(&self.packet).parse::<Column>(())?);
+            }
+            let form = |column: &Column| (column.column_type(), column.flags());
+            self.is_stale |= !described.iter().map(form).eq(columns.iter().map(form));
+            *columns = described.into();
+        }
+        self.next_packet()?;
+        loop {
+            self.next_packet()?;
+            match self.packet.first() {
+                Some(0xff) => return Ok(Err(self.failure())),
+                Some(0xfe) if self.packet.len() < 9 => return Ok(Ok(())),
+                _ => {}
+            }
+            let row = ParseBuf(&self.packet)
+                .parse::<RowDeserializer<ServerSide, Binary>>(Arc::clone(columns))?;
+            take(row.into_inner().unwrap());
+        }
+    }
+
+    /// Reads the payload of the next packet.
+    fn next_packet(&mut self) -> io::Result<()> {
+        self.packet.clear();
+        loop {
+            self.fill(HEAD)?;
+            let head = &self.read[self.at..];
+            let length =
+                usize::from(head[0]) | usize::from(head[1]) << 8 | usize::from(head[2]) << 16;
+            self.at += HEAD;
+            self.fill(length)?;
+            self.packet.extend_from_slice(&self.read[self.at..self.at + length]);
+            self.at += length;
+            if length < PACKET_MAX {
+                return if self.packet.is_empty() { Err(invalid()) } else { Ok(()) };
+            }
+        }
+    }
+
+    /// Reads until this number of bytes is there.
+    fn fill(&mut self, bytes: usize) -> io::Result<()> {
+        while self.read.len() - self.at < bytes {
+            self.read.drain(..self.at);
+            self.at = 0;
+            let used = self.read.len();
+            self.read.resize(used + READ_BYTES.max(bytes - used), 0);
+            let got = self.socket.read(&mut self.read[used..]);
+            self.read.truncate(used + *got.as_ref().unwrap_or(&0));
+            match got {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                got => drop(got?),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the refusal in the current packet.
+    #[cold]
+    fn failure(&self) -> Failure {
+        let code = match self.packet.get(1..3) {
+            Some(&[low, high]) => u16::from_le_bytes([low, high]),
+            _ => 0,
+        };
+        // After the number come `#` and five characters of SQLSTATE.
+        let text = self.packet.get(9..).unwrap_or_default();
+        Failure::of_server(code, String::from_utf8_lossy(text).into_owned())
+    }
+}
+
+/// Adds a request to execute a statement.
+fn add_request(requests: &mut Vec<u8>, statement: u32, parameters: &[Cell]) -> io::Result<()> {
+    let (request, as_long_data) = ComStmtExecuteRequestBuilder::new(statement).build(parameters);
+    let start = requests.len();
+    requests.extend_from_slice(&[0; HEAD]);
+    request.serialize(requests);
+    let length = requests.len() - start - HEAD;
+    if as_long_data || length >= PACKET_MAX {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let length = u32::try_from(length).map_err(|_| invalid())?.to_le_bytes();
+    requests[start..start + 3].copy_from_slice(&length[..3]);
+    Ok(())
+}
+
+#[cold]
+fn invalid() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, "the server sent an invalid packet")
+}
