@@ -78,7 +78,7 @@ mod tests {
             match command.get_arguments().find(|argument| argument.get_long() == Some("json")) {
                 None => without.push(path.to_owned()),
                 Some(json) => {
-                    assert!(!json.get_action().takes_values(), "{path}: --json is a flag")
+                    assert!(!json.get_action().takes_values(), "{path}: --json is a flag");
                 }
             }
         });

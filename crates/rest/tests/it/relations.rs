@@ -157,8 +157,8 @@ fn lists_are_ordered_by_related_rows() {
         client.get(&cursor.replace("assignee.name", "assignee")).refuses(400);
         for (order, part) in [
             ("assignee.nme", "`person` has no such field"),
-            ("comment.id", "follows references only"),
-            ("authors.name", "follows references only"),
+            ("comment.id", "follow references only"),
+            ("authors.name", "follow references only"),
             ("nothing.name", "has no relation `nothing`"),
             ("owner.secret", "internal table"),
             ("assignee.name,-assignee.name", "twice"),

@@ -404,7 +404,9 @@ fn unfit_text(unfit: &Unfit, text: &str) -> Error {
                 None => String::new(),
             };
             let hint = match failure.message() {
-                words if words.ends_with("may not be modified") => ": SQL writes no rows in memory",
+                words if words.ends_with("may not be modified") => {
+                    ": SQL does not write rows in memory; use the verbs or the API"
+                }
                 _ => "",
             };
             let message = format!("{}{hint}{place} (in: {})", failure.message(), excerpt(text));
