@@ -137,8 +137,8 @@ fn replicas_follow_and_restores_succeed_while_segments_are_merged() {
     store.close().unwrap();
     let (store, follower) = replica(&slow, &place.url, &options).unwrap();
     wait_for("the slow replica", || bodies(&store) == bodies(&primary.store));
-    // It was not fetched again: it has read the segments.
-    assert!(follower.status().segments >= 30, "{:?}", follower.status());
+    // It was not fetched again: it has read the segments, of about 30 that were made meanwhile.
+    assert!(follower.status().segments >= 20, "{:?}", follower.status());
     store.close().unwrap();
     // A promotion applies merged segments as well.
     let last = place.path("promoted.db");
