@@ -23,7 +23,7 @@ settings.configure(
         }
     },
     DEFAULT_AUTO_FIELD="django.db.models.BigAutoField",
-    INSTALLED_APPS=["rest_framework"],
+    INSTALLED_APPS=["issues", "rest_framework"],
     REST_FRAMEWORK={
         "DEFAULT_AUTHENTICATION_CLASSES": [],
         "DEFAULT_PERMISSION_CLASSES": [],
@@ -35,69 +35,13 @@ settings.configure(
 django.setup()
 
 from django.core.wsgi import get_wsgi_application
-from django.db import models
 from django.db.models import F, Prefetch, Window
 from django.db.models.functions import RowNumber
 from django.urls import path
+from issues.models import Comment, Issue, Label
 from rest_framework import serializers
 from rest_framework.response import Response
 from rest_framework.views import APIView
-
-
-class Person(models.Model):
-    name = models.TextField()
-
-    class Meta:
-        app_label = "issues"
-        db_table = "person"
-        managed = False
-
-
-class Label(models.Model):
-    name = models.TextField()
-
-    class Meta:
-        app_label = "issues"
-        db_table = "label"
-        managed = False
-
-
-class Issue(models.Model):
-    title = models.TextField()
-    state = models.TextField()
-    estimate = models.BigIntegerField()
-    assignee = models.ForeignKey(
-        Person, models.CASCADE, null=True, db_column="assignee"
-    )
-    labels = models.ManyToManyField(Label, through="IssueLabel")
-
-    class Meta:
-        app_label = "issues"
-        db_table = "issue"
-        managed = False
-
-
-class IssueLabel(models.Model):
-    issue = models.ForeignKey(Issue, models.CASCADE, db_column="issue")
-    label = models.ForeignKey(Label, models.CASCADE, db_column="label")
-
-    class Meta:
-        app_label = "issues"
-        db_table = "issue_label"
-        managed = False
-
-
-class Comment(models.Model):
-    issue = models.ForeignKey(
-        Issue, models.CASCADE, db_column="issue", related_name="comments"
-    )
-    author = models.ForeignKey(Person, models.CASCADE, db_column="author")
-    body = models.TextField()
-
-    class Meta:
-        app_label = "issues"
-        db_table = "comment"
-        managed = False
 
 
 class NameSerializer(serializers.Serializer):
