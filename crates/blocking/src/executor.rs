@@ -26,7 +26,7 @@ use marmota_store::tables::KnownTables;
 
 use crate::connection::{ReadAs, SqlConnection, Transacting, WriteCount};
 use crate::dialect::Dialect;
-use crate::failure::{self, FailureCause, SqlFailure};
+use crate::failure::{self, FailureCause, SqlFailure, lost_race};
 use crate::statement::sql::Sql;
 
 /// How long a write that conflicts with others is repeated.
@@ -76,7 +76,7 @@ impl<'c> SqlExecutor<'c> {
                 self.update_rows(table, &rows)
             }
             Operation::Savepoint(number) => {
-                self.savepoint(0, &format!("m{number}")).map(|()| Outcome::default())
+                self.savepoint(0, &format!("m{number}"), lost_race).map(|()| Outcome::default())
             }
             Operation::Release(number) => {
                 self.end_savepoint(1, &format!("m{number}")).map(|()| Outcome::default())
@@ -202,15 +202,17 @@ impl<'c> SqlExecutor<'c> {
     /// Runs `work` in the open transaction, and undoes only its statements if it fails.
     fn within<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let savepoint = format!("marmota_{}", self.depth);
-        self.savepoint(0, &savepoint)?;
+        self.savepoint(0, &savepoint, lost_race)?;
         self.depth += 1;
         let done = work(self);
         self.depth -= 1;
+        // Without its savepoint the transaction is gone: a node of a cluster rolls it back at any
+        // time, if a commit of another node conflicts with it.
         match &done {
-            Ok(_) => self.savepoint(1, &savepoint)?,
+            Ok(_) => self.savepoint(1, &savepoint, lost_race)?,
             // The server has rolled back the whole transaction.
             Err(error) if error.is_retryable() => {}
-            Err(_) => self.savepoint(2, &savepoint)?,
+            Err(_) => self.savepoint(2, &savepoint, lost_race)?,
         }
         done
     }
@@ -227,27 +229,29 @@ impl<'c> SqlExecutor<'c> {
     /// Executes the statement `at` of [`Dialect::savepoints`] with a savepoint of the caller, which
     /// may not exist.
     fn end_savepoint(&mut self, at: usize, name: &str) -> Result<()> {
+        let missing = refusal::no_savepoint;
         if !self.dialect().guards_savepoints {
-            return self.savepoint(at, name);
+            return self.savepoint(at, name, missing);
         }
         // A success releases the guard, which was set later.
-        self.savepoint(0, GUARD)?;
-        let done = self.savepoint(at, name);
+        self.savepoint(0, GUARD, lost_race)?;
+        let done = self.savepoint(at, name, missing);
         if done.is_err() {
-            self.savepoint(2, GUARD)?;
-            self.savepoint(1, GUARD)?;
+            self.savepoint(2, GUARD, lost_race)?;
+            self.savepoint(1, GUARD, lost_race)?;
         }
         done
     }
 
-    /// Executes the statement `at` of [`Dialect::savepoints`].
-    fn savepoint(&mut self, at: usize, name: &str) -> Result<()> {
+    /// Executes the statement `at` of [`Dialect::savepoints`]. `missing` is the error if there is no
+    /// such savepoint.
+    fn savepoint(&mut self, at: usize, name: &str, missing: fn() -> Error) -> Result<()> {
         let sql = self.dialect().savepoints[at];
         if sql.is_empty() {
             return Ok(());
         }
         self.connection.execute(&sql.replace("{}", name)).map_err(|failure| match failure.cause {
-            FailureCause::NoSavepoint => refusal::no_savepoint(),
+            FailureCause::NoSavepoint => missing(),
             _ => failure.error(),
         })
     }
