@@ -50,6 +50,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let (_, ours) = &programs[0];
     let filled = Command::new(ours).args(["--db", &url, "--fill"]).status()?;
     ensure!(filled.success(), "the tables could not be filled");
+    // Plans that are made without statistics would be a matter of chance.
+    let analyzed = Command::new("psql").args([&url, "-qc", "ANALYZE"]).status();
+    ensure!(analyzed.context("running psql")?.success(), "the tables could not be analyzed");
     compare(&programs)?;
     let wrk = Wrk::find_or_install(2)?;
     let script = wrk.add_script("page.lua", "")?;
@@ -147,7 +150,9 @@ fn compare(programs: &[(ServerSpec, PathBuf)]) -> Result<()> {
         for (spec, program) in programs {
             let server = Server::start(spec, program)?;
             let url = format!("http://127.0.0.1:{}{}", server.port(), path_of(spec, page));
-            let text = ureq::get(&url).call()?.into_body().read_to_string()?;
+            let answer =
+                ureq::get(&url).call().with_context(|| format!("{} at {url}", spec.name))?;
+            let text = answer.into_body().read_to_string()?;
             let mut document: serde_json::Value = serde_json::from_str(&text)?;
             rows.push(document["rows"].take());
             server.stop();

@@ -3,7 +3,7 @@ serializers, and `prefetch_related` for one statement a relation. gunicorn runs 
 database's URL is in `DATABASE_URL`."""
 
 import os
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import django
 from django.conf import settings
@@ -16,7 +16,7 @@ settings.configure(
             "ENGINE": "django.db.backends.postgresql",
             "NAME": url.path.strip("/"),
             "USER": url.username,
-            "PASSWORD": url.password or "",
+            "PASSWORD": unquote(url.password or ""),
             "HOST": url.hostname,
             "PORT": url.port,
             "CONN_MAX_AGE": None,
