@@ -4,6 +4,9 @@
 use clap::Parser;
 use marmota::prelude::*;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[derive(Parser)]
 struct Options {
     /// URL of the database
