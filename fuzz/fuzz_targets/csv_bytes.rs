@@ -88,7 +88,7 @@ impl Options {
                 match rows.value(count, position).expect("the row exists") {
                     ValueRef::Text(text) => assert_eq!(text.as_bytes(), there),
                     ValueRef::Int(int) => {
-                        let there = str::from_utf8(there).ok().and_then(|text| text.parse().ok());
+                        let there = str::from_utf8(there).ok().and_then(marmota_model::text::integer);
                         assert_eq!(Some(int), there);
                     }
                     _ => assert_eq!(there, b""),

@@ -68,11 +68,21 @@ pub fn parse<'a>(kind: &Kind, text: &'a str) -> Result<ValueRef<'a>, &'static st
 /// assert_eq!(integer("9007199254740993"), Some(9_007_199_254_740_993));
 /// assert_eq!(integer("10.0"), Some(10));
 /// assert_eq!(integer("10.5"), None);
+/// assert_eq!(integer("10."), None);
 /// ```
 #[must_use]
 pub fn integer(text: &str) -> Option<i64> {
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     text.parse().ok().or_else(|| {
+        // Rust accepts a point without digits beside it; JSON does not.
+        let is_digit = |at: Option<usize>| {
+            at.and_then(|at| text.as_bytes().get(at)).is_some_and(u8::is_ascii_digit)
+        };
+        if let Some(point) = text.find('.')
+            && !(is_digit(point.checked_sub(1)) && is_digit(Some(point + 1)))
+        {
+            return None;
+        }
         let number: f64 = text.parse().ok()?;
         (number.fract() == 0.0 && number.abs() <= EXACT_MAX).then_some(number as i64)
     })
