@@ -74,7 +74,7 @@ pub fn parse<'a>(kind: &Kind, text: &'a str) -> Result<ValueRef<'a>, &'static st
 pub fn integer(text: &str) -> Option<i64> {
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     text.parse().ok().or_else(|| {
-        // Rust accepts a point without digits beside it; JSON does not.
+        // Rust accepts a point without digits before or after it; JSON does not.
         let is_digit = |at: Option<usize>| {
             at.and_then(|at| text.as_bytes().get(at)).is_some_and(u8::is_ascii_digit)
         };

@@ -37,7 +37,7 @@ pub(crate) struct ComputedTables {
 
 impl ComputedTables {
     /// Returns the tables that the store computes, which are those for which `is_local` is true;
-    /// `None` for a table without computed fields.
+    /// `None` if no table has computed fields.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] for a model whose table has the name of the table of expressions.
