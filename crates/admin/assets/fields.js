@@ -66,9 +66,11 @@ const hintOf = field => {
 // The control of a field: `{ element, read }`. `read` returns the value, or throws an error; it
 // returns undefined for an empty field that has a default in a new row.
 const controlOf = (field, value, { isNew }) => {
-  const optional = field.nullable || (isNew && (hasDefault(field) || field.role === 'key'))
+  const isGiven = isNew && (hasDefault(field) || field.role === 'key')
+  const optional = field.nullable || isGiven
+  const emptyName = isGiven ? 'default' : 'null'
   const ofEmpty = () => {
-    if (isNew && (hasDefault(field) || field.role === 'key')) return undefined
+    if (isGiven) return undefined
     if (field.nullable) return null
     throw new Error('is required')
   }
@@ -85,7 +87,7 @@ const controlOf = (field, value, { isNew }) => {
         return { element: box, read: () => box.checked }
       }
       const values = isBoolean ? ['true', 'false'] : field.values
-      const empty = field.nullable ? 'null' : optional ? 'default' : 'Choose …'
+      const empty = optional ? emptyName : 'Choose …'
       const select = h('select', {},
         (optional || isNew) && h('option', { value: '' }, empty),
         values.map(name => h('option', { value: name, selected: String(value) === name }, name)))
@@ -118,11 +120,11 @@ const controlOf = (field, value, { isNew }) => {
       return { element, read: reading(element, jsonOf) }
     }
     case 'reference': return referenceControl(field, value, reading)
-    default: return textControl(field, value, { isNew, ofEmpty })
+    default: return textControl(field, value, { isNew, ofEmpty, emptyName })
   }
 }
 
-const textControl = (field, value, { isNew, ofEmpty }) => {
+const textControl = (field, value, { isNew, ofEmpty, emptyName }) => {
   const isLong = !field.max || field.max > 200
   const attributes = { maxlength: field.max, autocomplete: 'off' }
   const text = isLong
@@ -136,7 +138,7 @@ const textControl = (field, value, { isNew, ofEmpty }) => {
   const isNull = h('input', { type: 'checkbox', checked: value === null || value === undefined })
   text.addEventListener('input', () => { isNull.checked = false })
   isNull.addEventListener('change', () => { if (isNull.checked) text.value = '' })
-  const element = h('div', { class: 'joined' }, text, h('label', { class: 'choice' }, isNull, 'null'))
+  const element = h('div', { class: 'joined' }, text, h('label', { class: 'choice' }, isNull, emptyName))
   return { element, read: () => isNull.checked ? ofEmpty() : text.value }
 }
 
