@@ -247,6 +247,7 @@ impl Shared {
         // The values that older rows got for new fields are not in the log.
         match (journal, &self.file) {
             (Some(journal), Some((path, _))) if reshaped => {
+                journal.changed_without_log();
                 self.snapshot_of(journal, path, loaded)?;
             }
             _ => {}
@@ -276,6 +277,7 @@ impl Shared {
                 return Ok(());
             };
             journal.stop();
+            journal.end_copy();
             return Err(error);
         }
         // A file that was never read must not be overwritten.
@@ -287,7 +289,10 @@ impl Shared {
         };
         match (&saved, journal) {
             (Err(_), _) => self.closed.store(false, Ordering::Relaxed),
-            (Ok(()), Some(journal)) => journal.stop(),
+            (Ok(()), Some(journal)) => {
+                journal.stop();
+                journal.end_copy();
+            }
             (Ok(()), None) => {}
         }
         saved

@@ -12,3 +12,4 @@ mod other_processes;
 mod outage;
 mod restore;
 mod s3_server;
+mod records;
