@@ -265,7 +265,8 @@ impl Journal {
     /// Returns true if a commit with this durability waits for the disk.
     pub(super) fn waits(&self, asked: Option<Durability>) -> bool {
         self.copy.waits()
-            || self.durability != Durability::None && asked.unwrap_or(self.durability) == Durability::Full
+            || self.durability != Durability::None
+                && asked.unwrap_or(self.durability) == Durability::Full
     }
 
     /// Makes a call when the log is on the disk up to `position`; at once if it is already. After

@@ -8,9 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, Timestamp};
-use marmota_store::log_copy::{
-    CommitSink, LogKind, LoggedCommit, LoggedDatabase, ReplacedPages,
-};
+use marmota_store::log_copy::{CommitSink, LogKind, LoggedCommit, LoggedDatabase, ReplacedPages};
 use parking_lot::{Condvar, Mutex};
 
 use crate::objects::claim;

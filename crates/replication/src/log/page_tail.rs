@@ -100,12 +100,7 @@ impl PageTail {
     }
 
     /// Continues after a segment, if the database has no log.
-    fn resume_without_log(
-        &mut self,
-        index: u64,
-        chain: u64,
-        number: u64,
-    ) -> io::Result<bool> {
+    fn resume_without_log(&mut self, index: u64, chain: u64, number: u64) -> io::Result<bool> {
         if self.reader.look()? != Log::Missing {
             return Ok(false);
         }

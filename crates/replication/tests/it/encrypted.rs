@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use marmota_memory::Memory;
 use marmota_model::ErrorKind;
 use marmota_replication::{ReplicationOptions, RestorePoint};
-use marmota_memory::Memory;
 use marmota_sqlite::{EncryptionKey, SqliteOptions};
 use marmota_store::{Store, StoreBuilder};
 

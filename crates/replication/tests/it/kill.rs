@@ -8,14 +8,16 @@ use std::time::Duration;
 use marmota_model::Timestamp;
 use marmota_replication::{ReplicationMode, ReplicationOptions, RestorePoint};
 
-use crate::database::{Kind, Place, Primary, for_each_engine, has_snapshot, note, snapshots, wait_for};
+use crate::database::{
+    Kind, Place, Primary, for_each_engine, has_snapshot, note, snapshots, wait_for,
+};
 
 /// The window of the asynchronous primary.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// The number of kills: `MARMOTA_KILLS`, or 10.
+/// The number of kills: `MARMOTA_KILLS`, or 5.
 fn rounds() -> u64 {
-    std::env::var("MARMOTA_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(10)
+    std::env::var("MARMOTA_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(5)
 }
 
 /// A row that a killed process has acknowledged.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use marmota_model::ErrorKind;
 use marmota_replication::{ReplicationMode, ReplicationOptions, RestorePoint};
 
-use crate::database::{Kind, PATIENCE, Place, for_each_engine, bodies, note, snapshots, wait_for};
+use crate::database::{Kind, PATIENCE, Place, bodies, for_each_engine, note, snapshots, wait_for};
 
 fn quick() -> ReplicationOptions {
     ReplicationOptions::default().window(Duration::from_millis(40))

@@ -11,9 +11,7 @@ use marmota_replication::{Follower, ReplicationMode, ReplicationOptions, Restore
 use marmota_store::Store;
 use marmota_store::log_copy::{LogKind, log_path};
 
-use crate::database::{
-    Kind, Note, Place, Primary, bodies, memory_url, note, snapshots, wait_for,
-};
+use crate::database::{Kind, Note, Place, Primary, bodies, memory_url, note, snapshots, wait_for};
 
 fn quick() -> ReplicationOptions {
     ReplicationOptions::default().window(Duration::from_millis(40))
@@ -38,8 +36,8 @@ fn a_log_that_a_power_cut_has_cut_short_is_not_continued() {
     for number in 1..9 {
         let _ = copy(&format!(".log.{number}"));
     }
-    let last = (1..9).rev().map(|log| log_path(&place.path("b.mem"), log));
-    let last = last.filter(|log| log.exists()).next().unwrap();
+    let mut logs = (1..9).rev().map(|log| log_path(&place.path("b.mem"), log));
+    let last = logs.find(|log| log.exists()).unwrap();
     let bytes = std::fs::read(&last).unwrap();
     assert!(bytes.len() as u64 > log.min(200), "{} bytes", bytes.len());
     std::fs::write(&last, &bytes[..bytes.len() - 100]).unwrap();
