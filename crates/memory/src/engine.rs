@@ -18,9 +18,9 @@ use marmota_store::{Durability, EngineStatistics};
 use crate::data_file::FileFormat;
 use crate::data_file::contents::Loaded;
 use crate::encryption::file_encryption::FileEncryption;
-use crate::journal::log_copy::{self, LoggedFile};
 use crate::journal::plain_file;
 use crate::session::MemorySession;
+use crate::shared::logged_file::{self, LoggedFile};
 use crate::shared::{READ_DEADLINE_MS, Shared};
 
 /// The memory engine.
@@ -250,7 +250,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if let Some(journal) = self.shared.journal.get() {
-            journal.end_copy();
+            journal.copy.end();
         }
     }
 }
@@ -333,7 +333,7 @@ impl Engine for Memory {
             return Err(Error::new(ErrorKind::Unsupported, message));
         };
         if sink.is_replica() {
-            return Err(log_copy::no_replica());
+            return Err(logged_file::no_replica());
         }
         shared.load()?;
         let Some(journal) = shared.journal.get() else { return Err(shared.refusal()) };

@@ -18,7 +18,7 @@
 //! disk must not be seen.
 
 mod changes;
-pub(crate) mod log_copy;
+mod log_copy;
 mod log_file;
 pub(crate) mod plain_file;
 mod record;
@@ -37,7 +37,7 @@ use std::time::{Duration, Instant};
 use marmota_model::{Error, ErrorKind, Result, Uuid};
 use marmota_store::Durability;
 use marmota_store::EngineStatistics;
-use marmota_store::log_copy::log_path;
+use marmota_store::log_copy::{CommitSink, log_path};
 use parking_lot::{Condvar, Mutex};
 
 pub(super) use changes::{write_changes, write_tables};
@@ -77,7 +77,7 @@ pub(super) struct Journal {
     /// elsewhere before.
     answered: AtomicU64,
     /// What copies the log elsewhere.
-    copy: LogCopy,
+    pub(super) copy: LogCopy,
     waiting: Mutex<Waiting>,
     work: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -394,6 +394,20 @@ impl Journal {
             return Err(error);
         }
         Ok(())
+    }
+
+    /// Copies the log to a sink from now on.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if it is copied already; [`ErrorKind::Io`] without a thread.
+    pub(super) fn copy_to(self: &Arc<Self>, sink: Arc<dyn CommitSink>) -> Result<()> {
+        let waits = sink.waits();
+        self.copy.set(sink)?;
+        // Without a durability, no thread waits for the disk.
+        match waits && self.durability == Durability::None {
+            true => self.start(),
+            false => Ok(()),
+        }
     }
 
     /// Starts the thread that syncs the log for all commits.

@@ -438,7 +438,7 @@ fn keep(
     if log.steps().is_empty() {
         return Ok(Committed::default());
     }
-    let is_accepted = shared.journal.get().map_or(Ok(()), |journal| journal.check_copied());
+    let is_accepted = shared.journal.get().map_or(Ok(()), |journal| journal.copy.check());
     let numbered = is_accepted.and_then(|()| match shared.recorder.get() {
         Some(recorder) => NumberedCommit::insert(recorder, actor, log, locked),
         None => Ok(None),

@@ -5,24 +5,19 @@
 //! before they are answered, the thread that waits for the disk waits for that as well, once for all
 //! commits that it has synced.
 
-use std::fmt;
 use std::num::NonZeroU64;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 
 use marmota_model::{Error, ErrorKind, Result};
-use marmota_store::Durability;
-use marmota_store::log_copy::{CommitSink, LogEnd, LogKind, LoggedCommit, LoggedDatabase};
+use marmota_store::log_copy::{CommitSink, LogEnd, LoggedCommit};
 use parking_lot::Mutex;
 
-use super::Journal;
 use super::log_file::LogFile;
-use crate::shared::Shared;
 
 /// What copies a log elsewhere, if anything does.
 #[derive(Default)]
-pub(super) struct LogCopy {
+pub(crate) struct LogCopy {
     sink: OnceLock<Arc<dyn CommitSink>>,
     has_ended: AtomicBool,
     /// The commits that are in the log, but were not copied in time.
@@ -99,28 +94,16 @@ impl LogCopy {
     pub(super) fn may_remove_logs(&self) -> bool {
         self.sink.get().is_none_or(|sink| sink.before_checkpoint())
     }
-}
 
-fn end_of(log: &LogFile) -> LogEnd {
-    LogEnd { log: log.identity.generation, length: log.bytes }
-}
-
-impl Journal {
-    /// Copies the log to a sink from now on.
+    /// Sets the sink.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] if it is copied already; [`ErrorKind::Io`] without a thread.
-    pub(crate) fn copy_to(self: &Arc<Self>, sink: Arc<dyn CommitSink>) -> Result<()> {
-        let waits = sink.waits();
-        if self.copy.sink.set(sink).is_err() {
+    /// [`ErrorKind::Invalid`] if it is set already.
+    pub(super) fn set(&self, sink: Arc<dyn CommitSink>) -> Result<()> {
+        self.sink.set(sink).map_err(|_| {
             let message = "the log of this engine is copied already: open another engine";
-            return Err(Error::new(ErrorKind::Invalid, message));
-        }
-        // Without a durability, no thread waits for the disk.
-        match waits && self.durability == Durability::None {
-            true => self.start(),
-            false => Ok(()),
-        }
+            Error::new(ErrorKind::Invalid, message)
+        })
     }
 
     /// Checks that the sink accepts writes.
@@ -128,78 +111,33 @@ impl Journal {
     /// # Errors
     /// That of the sink.
     #[inline]
-    pub(crate) fn check_copied(&self) -> Result<()> {
-        self.copy.sink.get().map_or(Ok(()), |sink| sink.check())
+    pub(crate) fn check(&self) -> Result<()> {
+        self.sink.get().map_or(Ok(()), |sink| sink.check())
     }
 
     /// Notes that rows were changed without a record.
     pub(crate) fn changed_without_log(&self) {
-        if let Some(sink) = self.copy.sink.get() {
+        if let Some(sink) = self.sink.get() {
             sink.changed_without_log();
         }
     }
 
     /// Returns true if the log may be removed at its end: all of it is copied, or it is not copied at
     /// all.
-    pub(crate) fn is_copied(&self) -> bool {
-        self.copy.sink.get().is_none_or(|sink| sink.before_close())
+    pub(crate) fn may_end(&self) -> bool {
+        self.sink.get().is_none_or(|sink| sink.before_close())
     }
 
     /// Ends the copying, after the files have their final state.
-    pub(crate) fn end_copy(&self) {
-        if let Some(sink) = self.copy.sink.get()
-            && !self.copy.has_ended.swap(true, Ordering::Relaxed)
+    pub(crate) fn end(&self) {
+        if let Some(sink) = self.sink.get()
+            && !self.has_ended.swap(true, Ordering::Relaxed)
         {
             sink.closed();
         }
     }
 }
 
-/// The database of an engine, as the copier of its log uses it.
-pub(crate) struct LoggedFile {
-    pub(crate) path: PathBuf,
-    /// The engine has the sink, which has this.
-    pub(crate) shared: Weak<Shared>,
-}
-
-impl fmt::Debug for LoggedFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LoggedFile").field("path", &self.path).finish_non_exhaustive()
-    }
-}
-
-impl LoggedFile {
-    fn shared(&self) -> Result<Arc<Shared>> {
-        let closed = || Error::new(ErrorKind::Closed, "the memory engine is closed");
-        self.shared.upgrade().ok_or_else(closed)
-    }
-}
-
-impl LoggedDatabase for LoggedFile {
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn log_kind(&self) -> LogKind {
-        LogKind::Records
-    }
-
-    fn log_end(&self) -> Result<LogEnd> {
-        let shared = self.shared()?;
-        let journal = shared.journal.get();
-        let (log, length) = journal.map(|journal| journal.end()).unwrap_or_default();
-        Ok(LogEnd { log, length })
-    }
-
-    fn write_snapshot(&self) -> Result<u64> {
-        self.shared()?.snapshot()
-    }
-}
-
-/// The error for a replica that would have to change while it is read.
-#[cold]
-pub(crate) fn no_replica() -> Error {
-    let message = "the memory engine cannot follow a primary: restore its database with `marmota \
-                   restore`, and serve that";
-    Error::new(ErrorKind::Unsupported, message)
+fn end_of(log: &LogFile) -> LogEnd {
+    LogEnd { log: log.identity.generation, length: log.bytes }
 }

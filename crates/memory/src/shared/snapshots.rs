@@ -87,7 +87,7 @@ impl Shared {
             journal.close(u64::MAX);
             return Ok(());
         }
-        if !journal.is_copied() {
+        if !journal.copy.may_end() {
             return journal.keep();
         }
         let (generation, _) = journal.end();
