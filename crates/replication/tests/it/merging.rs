@@ -169,6 +169,8 @@ fn an_old_run_is_fenced_off_although_its_numbers_are_merged(kind: Kind) {
         std::fs::copy(of("a.db"), of("twin.db")).unwrap();
     }
     let old = place.primary("a.db", plain()).unwrap();
+    // What its start has written comes before the segments of the twin.
+    old.settle(&place);
     let twin = place.primary("twin.db", merging()).unwrap();
     write(&twin, &place, 0..8);
     wait_for("the merging", || !names(&place, "merged").is_empty());
