@@ -13,6 +13,7 @@ use marmota_replication::{ReplicationOptions, Replicator, RestorePoint, fetch};
 use marmota_sqlite::Sqlite;
 use marmota_sqlite::clients::{Clients, schema};
 use marmota_store::Store;
+use marmota_store::log_copy::LogKind;
 use marmota_store::operation::Operation;
 
 use crate::feed::{BATCH_ROWS, Measure, Rows, batches, clients, median};
@@ -200,7 +201,7 @@ fn restore(args: &Args) -> Result<()> {
     store.close()?;
     let started = Instant::now();
     let restored = folder.path().join("restored.db");
-    let done = fetch(&url, RestorePoint::Latest, &restored)?;
+    let done = fetch(&url, LogKind::Pages, RestorePoint::Latest, &restored)?;
     let of_restore = started.elapsed();
     let started = Instant::now();
     let copied = folder.path().join("copied.db");

@@ -1,6 +1,7 @@
 //! Replicas of a database: restore from a target, read-only replicas, promotion.
 //!
-//! A [`Replicator`] copies a SQLite database continuously to a folder or a bucket:
+//! A [`Replicator`] copies a database of SQLite or of the memory engine continuously to a folder or a
+//! bucket:
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -18,6 +19,7 @@
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
+use marmota_memory::Memory;
 use marmota_model::{Error, ErrorKind, Result, text};
 pub use marmota_replication::{
     Follower, PromotedDatabase, ReplicationMode, ReplicationOptions, ReplicationStatus, Replicator,
@@ -26,6 +28,7 @@ pub use marmota_replication::{
 use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::change::renew_feed;
 use marmota_store::engine::Engine;
+use marmota_store::log_copy::LogKind;
 
 /// The result of [`restore_replica`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,8 +41,8 @@ pub struct RestoredDatabase {
     pub rows: u64,
 }
 
-/// Restores an SQLite database from a replica target (`file:///folder` or `s3://bucket/prefix`), and
-/// checks it (`PRAGMA integrity_check`). An existing database is replaced only if `replaces` is
+/// Restores a database of SQLite or of the memory engine from a replica target (`file:///folder` or
+/// `s3://bucket/prefix`), and checks all of it. An existing database is replaced only if `replaces` is
 /// true. If the restore is interrupted, the database is either the old one or the new one, complete.
 ///
 /// The change feed of the restored database has a new identity, as after [`restore`](crate::restore).
@@ -60,16 +63,27 @@ pub fn restore_replica(
     url: &str,
     replaces: bool,
 ) -> Result<RestoredDatabase> {
-    let (location, options) = sqlite(url)?;
     let fetched = OnceCell::new();
-    let make = |new: &Path| {
-        let replica = marmota_replication::fetch(target, point, new)?;
+    let make = |kind: LogKind, new: &Path| {
+        let replica = marmota_replication::fetch(target, kind, point, new)?;
         let _ = fetched.set(replica);
         Ok(())
     };
-    let found = Sqlite::install(&location, &options, replaces, make, |_| Ok(()))?;
-    let engine = Sqlite::open(location, options)?;
-    renew_feed(&engine).and_then(|()| engine.close())?;
+    let found = match database(url)? {
+        FileDatabase::Sqlite(location, options) => {
+            let make = |new: &Path| make(LogKind::Pages, new);
+            let found = Sqlite::install(&location, &options, replaces, make, |_| Ok(()))?;
+            let engine = Sqlite::open(location, options)?;
+            renew_feed(&engine).and_then(|()| engine.close())?;
+            found
+        }
+        FileDatabase::Memory => {
+            let found = Memory::install(url, replaces, |new| make(LogKind::Records, new))?;
+            let engine = Memory::from_url(url)?;
+            renew_feed(&engine).and_then(|()| engine.close())?;
+            found
+        }
+    };
     let Some(replica) = fetched.into_inner() else {
         return Err(Error::new(ErrorKind::Bug, "the replica was not fetched"));
     };
@@ -80,7 +94,8 @@ pub fn restore_replica(
 /// and keeps up to date.
 ///
 /// # Errors
-/// Those of [`Follower::prepare`]; [`ErrorKind::Invalid`] for a database of another engine.
+/// Those of [`Follower::prepare`]; [`ErrorKind::Unsupported`] for a database of the memory engine,
+/// [`ErrorKind::Invalid`] for one of another engine.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -92,7 +107,11 @@ pub fn restore_replica(
 /// # Ok::<(), marmota::Error>(())
 /// ```
 pub fn prepare_replica(follower: &Follower, url: &str) -> Result<()> {
-    let (location, options) = sqlite(url)?;
+    let FileDatabase::Sqlite(location, options) = database(url)? else {
+        let message = "the memory engine has no replicas that follow: restore its database with \
+                       `marmota restore --from`, and serve that";
+        return Err(Error::new(ErrorKind::Unsupported, message));
+    };
     follower.prepare(&file(&location)?, |make| {
         Sqlite::install(&location, &options, true, make, |_| Ok(())).map(drop)
     })
@@ -112,17 +131,35 @@ pub fn prepare_replica(follower: &Follower, url: &str) -> Result<()> {
 /// # Errors
 /// Those of [`marmota_replication::promote`]; [`ErrorKind::Busy`] if the database is open elsewhere.
 pub fn promote(target: &str, url: &str) -> Result<PromotedDatabase> {
-    let (location, options) = sqlite(url)?;
-    Sqlite::settle(&location, &options, "promote the database")?;
-    marmota_replication::promote(target, &file(&location)?)
+    match database(url)? {
+        FileDatabase::Sqlite(location, options) => {
+            Sqlite::settle(&location, &options, "promote the database")?;
+            marmota_replication::promote(target, LogKind::Pages, &file(&location)?)
+        }
+        FileDatabase::Memory => {
+            let path = Memory::settled_file(url)?;
+            marmota_replication::promote(target, LogKind::Records, &path)
+        }
+    }
 }
 
-fn sqlite(url: &str) -> Result<(Location, SqliteOptions)> {
+/// A database whose log can be copied.
+enum FileDatabase {
+    Sqlite(Location, SqliteOptions),
+    Memory,
+}
+
+fn database(url: &str) -> Result<FileDatabase> {
     if url.starts_with("sqlite:") {
-        return Sqlite::parse_url(url);
+        let (location, options) = Sqlite::parse_url(url)?;
+        return Ok(FileDatabase::Sqlite(location, options));
+    }
+    if url.starts_with("memory:") {
+        return Ok(FileDatabase::Memory);
     }
     let message = format!(
-        "only SQLite databases have replicas, not `{}`: write sqlite:FILE",
+        "only databases of SQLite and of the memory engine are replicated, not `{}`: write \
+         sqlite:FILE or memory:FILE",
         text::excerpt(url.split('?').next().unwrap_or_default())
     );
     Err(Error::new(ErrorKind::Invalid, message))

@@ -7,7 +7,7 @@
 pub(crate) mod rekey;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use marmota_model::{Error, ErrorKind, Result, Uuid};
 use marmota_store::backup::Copied;
@@ -15,7 +15,7 @@ use marmota_store::backup::Copied;
 use super::catalog::Catalog;
 use super::data_file::FileFormat;
 use super::data_file::contents::Loaded;
-use super::data_file::replace::{failed, replace};
+use super::data_file::replace::{failed, folder_of, replace};
 use super::engine::Memory;
 use super::journal;
 use super::shared::Shared;
@@ -85,21 +85,8 @@ impl Memory {
         tables: &BTreeMap<String, u64>,
         replaces: bool,
     ) -> Result<()> {
-        let memory = Self::from_url(url)?;
-        let Some((path, _)) = &memory.shared.file else {
-            let message = "a backup can only be restored to a file: name one, as in \
-                           memory:data/app.mem";
-            return Err(Error::new(ErrorKind::Invalid, message));
-        };
-        let is_there = path.exists() || journal::first_log(path)?.is_some();
-        if is_there && !replaces {
-            let message = format!(
-                "{} exists: name another file, or replace the file with `--replace`",
-                path.display()
-            );
-            return Err(Error::new(ErrorKind::Conflict, message));
-        }
-        marmota_store::private_file::have_folder(path, memory.shared.creates_folders)?;
+        let memory = Self::replaceable(url, replaces)?;
+        let path = memory.path()?;
         let encryption = &*memory.shared.encryption;
         let loaded = plain_file::load(from, encryption)?;
         if counted(&loaded)? != *tables {
@@ -113,6 +100,106 @@ impl Memory {
         let bytes = std::fs::read(from).map_err(|error| failed("read", from, error))?;
         // If there is a key, the bytes are encrypted with it already.
         replace(path, &FileEncryption::none(), |out| Ok(out.write_all(&bytes)))
+    }
+
+    /// Makes the file that a URL names of a snapshot and the logs after it, which `make` writes: the
+    /// snapshot to the path that it gets, a log to
+    /// [`log_path`](marmota_store::log_copy::log_path) of that path. Everything is read and checked
+    /// before an existing file is replaced, as by [`Memory::restore`]. Returns the number of rows of
+    /// each table.
+    ///
+    /// # Errors
+    /// As [`Memory::restore`], and those of `make`; [`ErrorKind::Unsupported`] for a JSON file.
+    pub fn install(
+        url: &str,
+        replaces: bool,
+        make: impl FnOnce(&Path) -> Result<()>,
+    ) -> Result<BTreeMap<String, u64>> {
+        let memory = Self::replaceable(url, replaces)?;
+        let path = memory.path()?;
+        if let Some((_, FileFormat::Json)) = &memory.shared.file {
+            let message = format!(
+                "{} is JSON, which has no log: name a file that does not end in `.json`",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        // Locked first, so that a long copy is not made in vain.
+        let alone = journal::ExclusiveFile::with(path)?;
+        let folder = NewFolder::of(path)?;
+        let new = folder.0.join("new");
+        make(&new)?;
+        let encryption = &*memory.shared.encryption;
+        let loaded = journal::ExclusiveFile::with(&new)?.recover(encryption)?;
+        let tables = counted(&loaded)?;
+        replace_alone(&alone, path, encryption, &loaded)?;
+        Ok(tables)
+    }
+
+    /// Returns the path of the file that a URL names, after a check that no process has it open and
+    /// that it has no log.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] if a process has it open, [`ErrorKind::Invalid`] if it has a log or the URL
+    /// has no file, [`ErrorKind::NotFound`] if it does not exist.
+    pub fn settled_file(url: &str) -> Result<PathBuf> {
+        let memory = Self::from_url(url)?;
+        let path = memory.path()?;
+        let _alone = journal::ExclusiveFile::with(path)?;
+        plain_file::check_without_log(path)?;
+        match path.exists() {
+            true => Ok(path.to_owned()),
+            false => {
+                let message = format!("{}: there is no such file", path.display());
+                Err(Error::new(ErrorKind::NotFound, message))
+            }
+        }
+    }
+
+    /// Returns the engine of a URL whose file may be replaced; its folder exists.
+    fn replaceable(url: &str, replaces: bool) -> Result<Self> {
+        let memory = Self::from_url(url)?;
+        let path = memory.path()?;
+        let is_there = path.exists() || journal::first_log(path)?.is_some();
+        if is_there && !replaces {
+            let message = format!(
+                "{} exists: name another file, or replace the file with `--replace`",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        marmota_store::private_file::have_folder(path, memory.shared.creates_folders)?;
+        Ok(memory)
+    }
+
+    fn path(&self) -> Result<&Path> {
+        self.shared.file.as_ref().map(|(path, _)| &**path).ok_or_else(|| {
+            let message = "a memory engine without a file cannot be restored: name a file, as in \
+                           memory:data/app.mem";
+            Error::new(ErrorKind::Invalid, message)
+        })
+    }
+}
+
+/// A folder for the files of a new database, removed at the end.
+struct NewFolder(PathBuf);
+
+impl NewFolder {
+    /// Creates the folder next to a file, of which the caller has exclusive access.
+    fn of(path: &Path) -> Result<Self> {
+        let name = path.file_name().unwrap_or_default();
+        let folder = folder_of(path).join(format!(".{}.restore", name.display()));
+        // One that a killed process has left.
+        let _ = std::fs::remove_dir_all(&folder);
+        let new = folder.join("new");
+        marmota_store::private_file::have_folder(&new, true)?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for NewFolder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

@@ -11,6 +11,7 @@ use marmota_store::engine::{AttachSource, Capability, Engine, ReadsMeanwhile, Se
 #[cfg(feature = "encryption")]
 use marmota_store::key::EncryptionKey;
 use marmota_store::key::{KeySource, refuse_secrets};
+use marmota_store::log_copy::CommitSink;
 use marmota_store::plan::{Destructive, Plan};
 use marmota_store::{Durability, EngineStatistics};
 
@@ -19,6 +20,7 @@ use crate::data_file::contents::Loaded;
 use crate::encryption::file_encryption::FileEncryption;
 use crate::journal::plain_file;
 use crate::session::MemorySession;
+use crate::shared::logged_file::{self, LoggedFile};
 use crate::shared::{READ_DEADLINE_MS, Shared};
 
 /// The memory engine.
@@ -241,7 +243,15 @@ impl Memory {
     /// stays open for too long: the log continues unchanged. [`ErrorKind::Unsupported`] without a
     /// log.
     pub fn snapshot(&self) -> Result<()> {
-        self.shared.snapshot()
+        self.shared.snapshot().map(drop)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Some(journal) = self.shared.journal.get() {
+            journal.copy.end();
+        }
     }
 }
 
@@ -313,6 +323,22 @@ impl Engine for Memory {
             .recorder
             .set(Arc::clone(recorder))
             .map_err(|_| Error::new(ErrorKind::Invalid, "changes are recorded already"))
+    }
+
+    fn copy_log(&self, sink: Arc<dyn CommitSink>) -> Result<()> {
+        let shared = &self.shared;
+        let (Some((path, _)), Some(_)) = (&shared.file, shared.durability) else {
+            let message = "a memory engine without a log cannot be replicated: open a file with a \
+                           durability, as in memory:data/app.mem?durability=full";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        };
+        if sink.is_replica() {
+            return Err(logged_file::no_replica());
+        }
+        shared.load()?;
+        let Some(journal) = shared.journal.get() else { return Err(shared.refusal()) };
+        journal.copy_to(Arc::clone(&sink))?;
+        sink.attach(Arc::new(LoggedFile { path: path.clone(), shared: Arc::downgrade(shared) }))
     }
 
     fn close(&self) -> Result<()> {

@@ -18,6 +18,7 @@
 //! disk must not be seen.
 
 mod changes;
+mod log_copy;
 mod log_file;
 pub(crate) mod plain_file;
 mod record;
@@ -25,6 +26,7 @@ mod recovery;
 
 use std::fs::File;
 use std::io;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -35,6 +37,7 @@ use std::time::{Duration, Instant};
 use marmota_model::{Error, ErrorKind, Result, Uuid};
 use marmota_store::Durability;
 use marmota_store::EngineStatistics;
+use marmota_store::log_copy::{CommitSink, log_path};
 use parking_lot::{Condvar, Mutex};
 
 pub(super) use changes::{write_changes, write_tables};
@@ -43,6 +46,7 @@ use record::{Identity, RECORD_BYTES};
 pub(super) use recovery::{ExclusiveFile, first_log, open};
 
 use crate::encryption::file_encryption::FileEncryption;
+use crate::journal::log_copy::LogCopy;
 
 /// The maximum delay before a relaxed write is synced.
 const RELAXED_MAX: Duration = Duration::from_millis(800);
@@ -69,6 +73,11 @@ pub(super) struct Journal {
     syncing: Mutex<()>,
     /// The position up to which everything is on the disk.
     synced: AtomicU64,
+    /// The position up to which commits may be answered: the same, unless they have to be copied
+    /// elsewhere before.
+    answered: AtomicU64,
+    /// What copies the log elsewhere.
+    pub(super) copy: LogCopy,
     waiting: Mutex<Waiting>,
     work: Condvar,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -162,12 +171,13 @@ impl Journal {
         Ok(position)
     }
 
-    /// Writes a record, and returns the position after it.
+    /// Writes a record, and returns the position after it. `number` is that of its commit in the
+    /// change feed.
     ///
     /// # Errors
     /// [`ErrorKind::Io`] if the disk fails, [`ErrorKind::Invalid`] if the record is too long: then
     /// nothing is written. [`ErrorKind::Lost`] if a part of it cannot be removed.
-    pub(super) fn append(&self, record: &mut Record) -> Result<u64> {
+    pub(super) fn append(&self, record: &mut Record, number: Option<NonZeroU64>) -> Result<u64> {
         let payload = &record.0[RECORD_BYTES..];
         if payload.len() > record::PAYLOAD_BYTES_MAX {
             let message = format!(
@@ -181,7 +191,9 @@ impl Journal {
         sum.update(payload);
         let mut tail = self.tail.lock();
         self.check()?;
-        self.write(&mut tail, &mut record.0, &sum)
+        let position = self.write(&mut tail, &mut record.0, &sum)?;
+        self.copy.report(&tail.log, number);
+        Ok(position)
     }
 
     fn write(
@@ -217,7 +229,7 @@ impl Journal {
     /// # Errors
     /// Those of [`Journal::append`].
     pub(super) fn append_tables(&self, record: &mut Record) -> Result<()> {
-        self.append(record)?;
+        self.append(record, None)?;
         let mut tail = self.tail.lock();
         tail.tables.clear();
         tail.tables.extend_from_slice(&record.0[RECORD_BYTES..]);
@@ -229,10 +241,11 @@ impl Journal {
     pub(super) fn request_sync(&self, position: u64, asked: Option<Durability>) -> bool {
         self.counts.commits.fetch_add(1, Ordering::Relaxed);
         let durability = match self.durability {
+            _ if self.copy.waits() => Durability::Full,
             Durability::None => return false,
             own => asked.unwrap_or(own),
         };
-        if durability == Durability::None || self.synced.load(Ordering::Acquire) >= position {
+        if durability == Durability::None || self.answered.load(Ordering::Acquire) >= position {
             return false;
         }
         let mut waiting = self.waiting.lock();
@@ -251,14 +264,16 @@ impl Journal {
 
     /// Returns true if a commit with this durability waits for the disk.
     pub(super) fn waits(&self, asked: Option<Durability>) -> bool {
-        self.durability != Durability::None && asked.unwrap_or(self.durability) == Durability::Full
+        self.copy.waits()
+            || self.durability != Durability::None
+                && asked.unwrap_or(self.durability) == Durability::Full
     }
 
     /// Makes a call when the log is on the disk up to `position`; at once if it is already. After
     /// the disk has failed, it is never made.
     pub(super) fn when_synced(&self, position: u64, call: WhenSynced) {
         let mut waiting = self.waiting.lock();
-        if self.synced.load(Ordering::Acquire) < position {
+        if self.answered.load(Ordering::Acquire) < position {
             waiting.calls.push((position, call));
             return;
         }
@@ -274,12 +289,12 @@ impl Journal {
         name: Name,
         context: &Context<'_>,
     ) -> Poll<Result<()>> {
-        if self.synced.load(Ordering::Acquire) >= position {
-            return Poll::Ready(Ok(()));
+        if self.answered.load(Ordering::Acquire) >= position {
+            return Poll::Ready(self.copy.check_answered(position));
         }
         let mut waiting = self.waiting.lock();
-        if self.synced.load(Ordering::Acquire) >= position {
-            return Poll::Ready(Ok(()));
+        if self.answered.load(Ordering::Acquire) >= position {
+            return Poll::Ready(self.copy.check_answered(position));
         }
         if let Err(error) = self.check() {
             return Poll::Ready(Err(unknown(error)));
@@ -296,11 +311,11 @@ impl Journal {
         self.waiting.lock().wakers.retain(|(_, other, _)| *other != name);
     }
 
-    /// Syncs everything that is written by now.
+    /// Syncs everything that is written by now; returns the position up to which.
     ///
     /// # Errors
     /// [`ErrorKind::Io`], also for all later operations.
-    pub(super) fn sync(&self) -> Result<()> {
+    pub(super) fn sync(&self) -> Result<u64> {
         let _one = self.syncing.lock();
         self.check()?;
         // They are counted before the position is read, which is then after all of them.
@@ -314,7 +329,7 @@ impl Journal {
             self.waiting.lock().count_group(members);
             self.reached(position);
         }
-        Ok(())
+        Ok(position)
     }
 
     fn sync_file(&self, file: &File) -> Result<()> {
@@ -323,9 +338,17 @@ impl Journal {
     }
 
     /// Records that everything up to a position is on the disk, and wakes the callers that wait for
-    /// it.
+    /// that only.
     fn reached(&self, position: u64) {
         self.synced.fetch_max(position, Ordering::AcqRel);
+        if !self.copy.waits() {
+            self.answer(position);
+        }
+    }
+
+    /// Wakes the callers that wait for the answer to a commit up to a position.
+    fn answer(&self, position: u64) {
+        self.answered.fetch_max(position, Ordering::AcqRel);
         let mut woken = Vec::new();
         let mut waiting = self.waiting.lock();
         waiting.wakers.retain(|(wanted, _, waker)| {
@@ -373,6 +396,20 @@ impl Journal {
         Ok(())
     }
 
+    /// Copies the log to a sink from now on.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if it is copied already; [`ErrorKind::Io`] without a thread.
+    pub(super) fn copy_to(self: &Arc<Self>, sink: Arc<dyn CommitSink>) -> Result<()> {
+        let waits = sink.waits();
+        self.copy.set(sink)?;
+        // Without a durability, no thread waits for the disk.
+        match waits && self.durability == Durability::None {
+            true => self.start(),
+            false => Ok(()),
+        }
+    }
+
     /// Starts the thread that syncs the log for all commits.
     fn start(self: &Arc<Self>) -> Result<()> {
         let journal = Arc::clone(self);
@@ -389,12 +426,14 @@ impl Journal {
         let mut waiting = self.waiting.lock();
         while !waiting.stopped {
             let now = Instant::now();
-            let is_wanted = waiting.wanted > self.synced.load(Ordering::Acquire);
+            let is_wanted = waiting.wanted > self.answered.load(Ordering::Acquire);
             if is_wanted || waiting.due.is_some_and(|due| due <= now) {
                 waiting.due = None;
                 drop(waiting);
-                if self.sync().is_err() {
-                    return;
+                let Ok(position) = self.sync() else { return };
+                if self.copy.waits() {
+                    self.copy.wait(self.answered.load(Ordering::Acquire), position);
+                    self.answer(position);
                 }
                 waiting = self.waiting.lock();
             } else if let Some(due) = waiting.due {
@@ -456,7 +495,7 @@ impl Journal {
             let Identity { lineage, generation } = tail.log.identity;
             (Identity { lineage, generation: generation + 1 }, tail.tables.clone())
         };
-        let path = recovery::log_path(&self.path, identity.generation);
+        let path = log_path(&self.path, identity.generation);
         let log = self.begin_log(&path, identity, &tables).inspect_err(|_| {
             let _ = std::fs::remove_file(&path);
         })?;
@@ -467,6 +506,7 @@ impl Journal {
             self.sync_file(&tail.log.file)?;
         }
         tail.log = log;
+        self.copy.report(&tail.log, None);
         let position = tail.position;
         drop(tail);
         self.reached(position);
@@ -496,7 +536,10 @@ impl Journal {
         tail.bytes_max = bytes_max(snapshot_bytes);
         drop(tail);
         self.counts.snapshots.fetch_add(1, Ordering::Relaxed);
-        recovery::remove_logs(&self.path, |other| other < generation);
+        // Those that stay are removed after a later snapshot.
+        if self.copy.may_remove_logs() {
+            recovery::remove_logs(&self.path, |other| other < generation);
+        }
     }
 
     /// Records that no snapshot could be made: the next attempt is made after as many bytes again.
@@ -523,14 +566,27 @@ impl Journal {
     pub(super) fn is_in_snapshot(&self, schema: u32) -> bool {
         let tail = self.tail.lock();
         let tables = tail.log.bytes_with(tail.tables.len());
-        tail.whole == Some(schema) && tail.since_snapshot <= tables
+        // A copy of the log continues with the number after the last one, so that has to change.
+        !self.copy.is_there() && tail.whole == Some(schema) && tail.since_snapshot <= tables
     }
 
     /// Ends the log: a snapshot of this generation has all its data.
     pub(super) fn close(&self, generation: u64) {
         let position = self.tail.lock().position;
         self.reached(position);
+        self.answer(position);
         recovery::remove_logs(&self.path, |other| other < generation);
+    }
+
+    /// Ends a log that stays, because it was not copied completely.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if it is not on the disk.
+    pub(super) fn keep(&self) -> Result<()> {
+        let position = self.sync()?;
+        self.copy.close(self.answered.load(Ordering::Acquire), position);
+        self.answer(position);
+        Ok(())
     }
 }
 

@@ -438,15 +438,16 @@ fn keep(
     if log.steps().is_empty() {
         return Ok(Committed::default());
     }
-    let numbered = match shared.recorder.get() {
+    let is_accepted = shared.journal.get().map_or(Ok(()), |journal| journal.copy.check());
+    let numbered = is_accepted.and_then(|()| match shared.recorder.get() {
         Some(recorder) => NumberedCommit::insert(recorder, actor, log, locked),
         None => Ok(None),
-    };
+    });
     let committed = numbered.and_then(|numbered| {
         let position = match shared.journal.get() {
             Some(journal) => {
                 journal::write_changes(record.payload(), log, locked)?;
-                Some(journal.append(record)?)
+                Some(journal.append(record, numbered.as_ref().map(|commit| commit.number))?)
             }
             None => None,
         };

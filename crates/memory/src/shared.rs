@@ -1,5 +1,6 @@
 //! The state that the sessions of an engine share: its tables, its file and log, and its options.
 
+pub(crate) mod logged_file;
 pub(crate) mod snapshots;
 
 use std::collections::BTreeMap;
@@ -247,6 +248,7 @@ impl Shared {
         // The values that older rows got for new fields are not in the log.
         match (journal, &self.file) {
             (Some(journal), Some((path, _))) if reshaped => {
+                journal.copy.changed_without_log();
                 self.snapshot_of(journal, path, loaded)?;
             }
             _ => {}
@@ -276,6 +278,7 @@ impl Shared {
                 return Ok(());
             };
             journal.stop();
+            journal.copy.end();
             return Err(error);
         }
         // A file that was never read must not be overwritten.
@@ -287,7 +290,10 @@ impl Shared {
         };
         match (&saved, journal) {
             (Err(_), _) => self.closed.store(false, Ordering::Relaxed),
-            (Ok(()), Some(journal)) => journal.stop(),
+            (Ok(()), Some(journal)) => {
+                journal.stop();
+                journal.copy.end();
+            }
             (Ok(()), None) => {}
         }
         saved

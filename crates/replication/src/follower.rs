@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, Timestamp};
-use marmota_store::log_copy::{CommitSink, LoggedCommit, LoggedDatabase, ReplacedPages};
+use marmota_store::log_copy::{CommitSink, LogKind, LoggedCommit, LoggedDatabase, ReplacedPages};
 use parking_lot::{Condvar, Mutex};
 
 use crate::objects::claim;
@@ -132,7 +132,7 @@ impl Follower {
         };
         unfinished.write(path)?;
         install(&|new: &Path| {
-            let fetched = fetch(&self.0.url, RestorePoint::Latest, new)?;
+            let fetched = fetch(&self.0.url, LogKind::Pages, RestorePoint::Latest, new)?;
             let _ = restored.set(fetched);
             Ok(())
         })?;
@@ -211,7 +211,9 @@ impl CommitSink for Follower {
         Err(Error::new(ErrorKind::Busy, message))
     }
 
-    fn committed(&self, _: LoggedCommit) -> Result<()> {
+    fn committed(&self, _: LoggedCommit) {}
+
+    fn wait(&self) -> Result<()> {
         Ok(())
     }
 
@@ -344,7 +346,7 @@ impl Shared {
         let mut path = database.path().as_os_str().to_owned();
         path.push(".fetched");
         let path = std::path::PathBuf::from(path);
-        let fetched = fetch(&self.url, RestorePoint::Latest, &path);
+        let fetched = fetch(&self.url, LogKind::Pages, RestorePoint::Latest, &path);
         let replaced = fetched.and_then(|fetched| {
             let head = claim::head_of(target, fetched.index)?;
             let page_bytes = page_bytes(target, &fetched, &head)?;
@@ -378,7 +380,7 @@ fn page_bytes(target: &Target, fetched: &RestoredReplica, last: &SegmentHead) ->
 fn apply(database: &dyn LoggedDatabase, head: &SegmentHead, body: &SegmentBody) -> Result<()> {
     let Some(last) = body.commits.last() else { return Ok(()) };
     let page_bytes = head.page_bytes as usize;
-    let count = last.pages_end as usize;
+    let count = last.end as usize;
     let mut newest = std::collections::BTreeMap::new();
     for (at, &number) in body.numbers[..count].iter().enumerate() {
         if number <= last.database_pages {
@@ -388,7 +390,7 @@ fn apply(database: &dyn LoggedDatabase, head: &SegmentHead, body: &SegmentBody) 
     let numbers: Vec<u32> = newest.keys().copied().collect();
     let mut bytes = Vec::with_capacity(numbers.len() * page_bytes);
     for &at in newest.values() {
-        bytes.extend_from_slice(&body.pages[at * page_bytes..][..page_bytes]);
+        bytes.extend_from_slice(&body.bytes[at * page_bytes..][..page_bytes]);
     }
     database.replace_pages(&mut |put| {
         put(ReplacedPages {

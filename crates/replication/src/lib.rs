@@ -1,9 +1,10 @@
 //! Continuous replication of a database to a folder or a bucket, restore to any time, and read-only
 //! replicas.
 //!
-//! [`Replicator`] copies the log of a database, page by page, so the copy has everything that the
-//! database has: tables without a model, blobs, encrypted pages. [`fetch`] makes a file of the copy,
-//! and [`Follower`] keeps the file of a running store up to date.
+//! [`Replicator`] copies the log of a database as it is: the pages of SQLite, or the records of the
+//! memory engine. So the copy has everything that the database has: tables without a model, blobs,
+//! encrypted pages. [`fetch`] makes a file of the copy, and [`Follower`] keeps the file of a running
+//! SQLite store up to date.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -22,6 +23,7 @@ mod options;
 mod primary;
 mod promotion;
 mod restore;
+mod restoring;
 mod state_file;
 mod status;
 

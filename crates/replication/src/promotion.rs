@@ -7,11 +7,12 @@ use std::fs::File;
 use std::path::Path;
 
 use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::log_copy::LogKind;
 
 use crate::objects::claim::{self, Identity};
 use crate::objects::segment_reader::{FoundSegment, SegmentReader};
 use crate::objects::target::Target;
-use crate::restore::apply;
+use crate::restoring::apply_pages;
 use crate::state_file::{ClosedFile, Role, StateFile};
 
 /// The result of a promotion.
@@ -31,10 +32,11 @@ pub struct PromotedDatabase {
 ///
 /// # Errors
 /// - [`ErrorKind::NotFound`] if the target has no database.
-/// - [`ErrorKind::Conflict`] if the database is the primary already, or belongs to another target.
+/// - [`ErrorKind::Conflict`] if the database is the primary already, or belongs to another target, or
+///   the target has a database with another kind of log.
 /// - [`ErrorKind::Engine`] for a damaged segment, with its name.
 /// - [`ErrorKind::Refused`] if the target cannot be reached.
-pub fn promote(url: &str, path: &Path) -> Result<PromotedDatabase> {
+pub fn promote(url: &str, kind: LogKind, path: &Path) -> Result<PromotedDatabase> {
     let target = Target::open(url, false)?;
     let state = StateFile::read(path)?;
     let io = |error: std::io::Error| {
@@ -51,6 +53,7 @@ pub fn promote(url: &str, path: &Path) -> Result<PromotedDatabase> {
             return Err(Error::new(ErrorKind::NotFound, message));
         }
         let head = claim::head_of(&target, last)?;
+        claim::check_kind(url, head.kind, kind)?;
         if let Some(replica) = &mut replica {
             if replica.database != head.database {
                 let message = format!("{} is a replica of another target", path.display());
@@ -68,7 +71,7 @@ pub fn promote(url: &str, path: &Path) -> Result<PromotedDatabase> {
                     );
                     return Err(Error::new(ErrorKind::Conflict, message));
                 }
-                apply(&file, &head, &body, body.commits.len()).map_err(io)?;
+                apply_pages(&file, &head, &body, body.commits.len()).map_err(io)?;
                 replica.index += 1;
                 applied += 1;
             }
@@ -78,7 +81,7 @@ pub fn promote(url: &str, path: &Path) -> Result<PromotedDatabase> {
         }
         let epoch = head.epoch + 1;
         let identity =
-            Identity { database: head.database.clone(), epoch, writer: claim::random()? };
+            Identity { database: head.database.clone(), kind, epoch, writer: claim::random()? };
         let index = last + 1;
         let chain = replica.as_ref().map_or(index, |replica| replica.chain);
         let begun = claim::begin_epoch(&target, &identity, index, chain, head.number)?;

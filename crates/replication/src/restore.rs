@@ -1,20 +1,20 @@
 //! Restore: a snapshot and the segments after it become the file of a database.
 
-use std::fs::File;
 use std::io::Write as _;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use marmota_model::{Error, ErrorKind, Result, Timestamp};
 use marmota_store::change::Position;
+use marmota_store::log_copy::LogKind;
 use marmota_store::private_file;
 
-use crate::objects::claim::time_text;
+use crate::objects::claim::{check_kind, time_text};
 use crate::objects::envelope::damaged;
 use crate::objects::segment::{self, SEGMENTS, SegmentBody, SegmentHead};
 use crate::objects::segment_reader::{FoundSegment, SegmentReader};
 use crate::objects::snapshot::{self, Manifest};
 use crate::objects::target::Target;
+use crate::restoring::Restoring;
 
 /// The state of a database that is restored.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,22 +41,32 @@ pub struct RestoredReplica {
     pub(crate) chain: u64,
 }
 
-/// Writes a database as it is in a target to a new file. The pages are verified by checksums; the
+/// Writes a database as it is in a target to a new file. Everything is verified by checksums; the
 /// caller has to check the database (`PRAGMA integrity_check`).
 ///
+/// A database with a log of [records](LogKind::Records) gets its logs next to the file
+/// ([`log_path`](marmota_store::log_copy::log_path)); the last one may end in an incomplete record.
+///
 /// # Errors
+/// - [`ErrorKind::Conflict`] if the target has a database with another kind of log.
 /// - [`ErrorKind::NotFound`] if the target has no snapshot, or none from before the point.
 /// - [`ErrorKind::Invalid`] for a point after the last commit, and a URL of another form.
 /// - [`ErrorKind::Engine`] for a damaged or missing object, with its name.
 /// - [`ErrorKind::Refused`] if the target cannot be reached, [`ErrorKind::Io`] if the file cannot be
 ///   written.
-pub fn fetch(url: &str, point: RestorePoint, file: &Path) -> Result<RestoredReplica> {
+pub fn fetch(
+    url: &str,
+    kind: LogKind,
+    point: RestorePoint,
+    file: &Path,
+) -> Result<RestoredReplica> {
     let target = Target::open(url, false)?;
     let io = |error: std::io::Error| {
         let message = format!("{} cannot be written: {error}", file.display());
         Error::new(ErrorKind::Io, message).with_source(error)
     };
     let manifest = choose(&target, point)?;
+    check_kind(target.url(), manifest.kind, kind)?;
     let mut new = private_file::create(file).map_err(io)?;
     snapshot::read(&target, &manifest, |bytes| new.write_all(bytes).map_err(io))?;
     let mut restored = RestoredReplica {
@@ -72,6 +82,7 @@ pub fn fetch(url: &str, point: RestorePoint, file: &Path) -> Result<RestoredRepl
         return Err(damaged(&segment::object_name(manifest.ends_with), "it is missing"));
     }
     let mut is_reached = false;
+    let mut restoring = Restoring::new(kind, file, &new);
     let mut segments = SegmentReader::default();
     for index in manifest.begins_after + 1..=last {
         let FoundSegment { head, body, .. } = segments.require(&target, index)?;
@@ -85,7 +96,7 @@ pub fn fetch(url: &str, point: RestorePoint, file: &Path) -> Result<RestoredRepl
         if is_reached && commits == 0 {
             break;
         }
-        apply(&new, &head, &body, commits).map_err(io)?;
+        restoring.apply(&head, &body, commits)?;
         restored.index = index;
         restored.commits += commits as u64;
         (restored.epoch, restored.chain) = (head.epoch, head.chain);
@@ -99,7 +110,7 @@ pub fn fetch(url: &str, point: RestorePoint, file: &Path) -> Result<RestoredRepl
     if !is_reached {
         check_reached(&target, point, &restored, last)?;
     }
-    new.sync_all().map_err(io)?;
+    restoring.finish()?;
     Ok(restored)
 }
 
@@ -147,6 +158,9 @@ fn check(head: &SegmentHead, so_far: &RestoredReplica, manifest: &Manifest) -> R
     if head.database != so_far.database {
         return Err(damaged(&name, "it belongs to another database"));
     }
+    if head.kind != manifest.kind {
+        return Err(damaged(&name, "it has another kind of log than its snapshot"));
+    }
     if head.epoch < so_far.epoch {
         return Err(damaged(&name, "it belongs to an earlier epoch than the one before it"));
     }
@@ -171,24 +185,6 @@ fn count(body: &SegmentBody, point: RestorePoint) -> usize {
         RestorePoint::Position(position) => at.number > position.commit_number(),
     };
     body.commits.iter().position(later).unwrap_or(body.commits.len())
-}
-
-/// Writes the pages of the first commits of a segment to a database's file.
-pub(crate) fn apply(
-    file: &File,
-    head: &SegmentHead,
-    body: &SegmentBody,
-    commits: usize,
-) -> std::io::Result<()> {
-    let Some(last) = commits.checked_sub(1).and_then(|at| body.commits.get(at)) else {
-        return Ok(());
-    };
-    let page_bytes = head.page_bytes as usize;
-    let pages = body.pages.chunks_exact(page_bytes).zip(&body.numbers);
-    for (page, &number) in pages.take(last.pages_end as usize) {
-        file.write_all_at(page, u64::from(number - 1) * page_bytes as u64)?;
-    }
-    file.set_len(u64::from(last.database_pages) * page_bytes as u64)
 }
 
 /// Refuses a position that the target does not have yet.

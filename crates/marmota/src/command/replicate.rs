@@ -39,8 +39,8 @@ use crate::replication::{
 /// The options of a primary and of a replica.
 #[derive(Args)]
 pub(super) struct Replicate {
-    /// Copies the SQLite database continuously to this target: file:///folder or
-    /// s3://bucket/prefix; see the guide, 28-replication.md
+    /// Copies the database of SQLite or of the memory engine continuously to this target:
+    /// file:///folder or s3://bucket/prefix; see the guide, 28-replication.md
     #[arg(long, value_name = "URL")]
     replicate_to: Option<String>,
     /// When writes are answered: async (before the target has them) or sync (after)
@@ -68,7 +68,7 @@ pub(super) struct Replicate {
     /// 0: never
     #[arg(long, value_name = "MINUTES", default_value_t = 60, requires = "replicate_to")]
     replica_merge_minutes: u64,
-    /// Serves a read-only replica of the database in this target; --db names the replica's file
+    /// Serves a read-only replica of the SQLite database in this target; --db names the replica's file
     #[arg(long, value_name = "URL", conflicts_with = "replicate_to")]
     replica_of: Option<String>,
     /// The interval in which a replica looks for new commits, in milliseconds

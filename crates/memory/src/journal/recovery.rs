@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use hashbrown::HashMap;
 use marmota_model::{Error, ErrorKind, Result, Uuid};
 use marmota_store::Durability;
+use marmota_store::log_copy::log_path;
 use marmota_store::private_file;
 use parking_lot::{Condvar, Mutex};
 
@@ -31,6 +32,7 @@ use crate::data_file::replace::{failed, folder_of, remove_leftovers, replace};
 use crate::data_file::snapshot::Snapshot;
 use crate::encryption::file_encryption::FileEncryption;
 use crate::encryption::seal::Use;
+use crate::journal::log_copy::LogCopy;
 use crate::lock::transaction_gate::TransactionGate;
 
 /// The number of logs, left by killed processes, from which on a snapshot is due.
@@ -47,11 +49,6 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
-}
-
-/// Returns the path of a log.
-pub(super) fn log_path(path: &Path, generation: u64) -> PathBuf {
-    with_suffix(path, &format!(".log.{generation}"))
 }
 
 /// Returns the generations of the logs in a file's folder.
@@ -145,7 +142,6 @@ impl<'p> ExclusiveFile<'p> {
     ///
     /// # Errors
     /// Those of [`open`].
-    #[cfg(feature = "encryption")]
     pub(in super::super) fn recover(&self, encryption: &FileEncryption) -> Result<Loaded> {
         recover(self.path, encryption).map(|found| found.loaded)
     }
@@ -250,6 +246,8 @@ pub(in super::super) fn open(
         lineage: found.identity.lineage,
         encryption: Arc::clone(encryption),
         synced: AtomicU64::new(tail.position),
+        answered: AtomicU64::new(tail.position),
+        copy: LogCopy::default(),
         tail: Mutex::new(tail),
         syncing: Mutex::default(),
         waiting: Mutex::new(Waiting::default()),

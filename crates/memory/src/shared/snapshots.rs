@@ -12,11 +12,11 @@ use crate::journal::Journal;
 use crate::shared::Shared;
 
 impl Shared {
-    /// Makes a snapshot and begins another log.
+    /// Makes a snapshot and begins another log, whose number is returned.
     ///
     /// # Errors
     /// [`ErrorKind::Io`]: the old snapshot and its logs stay.
-    pub(crate) fn snapshot(&self) -> Result<()> {
+    pub(crate) fn snapshot(&self) -> Result<u64> {
         let Some((journal, path)) = self.journal.get().zip(self.path()) else {
             let message = "this memory engine has no log; open it with ?durability=full or relaxed";
             return Err(Error::new(ErrorKind::Unsupported, message));
@@ -26,7 +26,7 @@ impl Shared {
         let loaded = self.loaded.lock();
         match &*loaded {
             Some(loaded) => self.snapshot_of(journal, path, loaded),
-            None => Ok(()),
+            None => Err(Error::new(ErrorKind::Bug, "a log was opened without its file")),
         }
     }
 
@@ -36,7 +36,7 @@ impl Shared {
         journal: &Journal,
         path: &Path,
         loaded: &Loaded,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let generation = journal.rotate()?;
         let written = self.write_snapshot(journal, path, loaded, generation, true);
         match &written {
@@ -46,7 +46,7 @@ impl Shared {
             }
             Err(_) => journal.put_off(),
         }
-        written
+        written.map(|()| generation)
     }
 
     fn write_snapshot(
@@ -87,6 +87,9 @@ impl Shared {
             journal.close(u64::MAX);
             return Ok(());
         }
+        if !journal.copy.may_end() {
+            return journal.keep();
+        }
         let (generation, _) = journal.end();
         match self.write_snapshot(journal, path, loaded, generation + 1, false) {
             Ok(()) => {
@@ -98,7 +101,7 @@ impl Shared {
                     "{}: the snapshot at the close failed, and the log is kept: {error}",
                     path.display()
                 );
-                journal.sync()
+                journal.keep()
             }
         }
     }

@@ -1,6 +1,7 @@
 //! The start of a primary: which database a target has, and whether this is its primary.
 
 use marmota_model::{Error, ErrorKind, Result, Timestamp};
+use marmota_store::log_copy::LogKind;
 
 use crate::objects::envelope::Encoding;
 use crate::objects::segment::{self, FORMAT, SEGMENTS, SegmentBody, SegmentHead};
@@ -16,6 +17,7 @@ pub(crate) const EPOCHS: &str = "epochs";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) database: String,
+    pub(crate) kind: LogKind,
     pub(crate) epoch: u64,
     /// The run of the process.
     pub(crate) writer: String,
@@ -63,12 +65,13 @@ pub(crate) fn head_of(target: &Target, index: u64) -> Result<SegmentHead> {
 /// [`ErrorKind::Conflict`] if the target has another database, or another primary has taken over.
 pub(crate) fn claim(
     target: &Target,
+    kind: LogKind,
     state: Option<&StateFile>,
     writer: &str,
 ) -> Result<(Identity, SegmentHead)> {
     let last = last_index(target)?;
     if last == 0 {
-        let identity = Identity { database: random()?, epoch: 1, writer: writer.to_owned() };
+        let identity = Identity { database: random()?, kind, epoch: 1, writer: writer.to_owned() };
         let head = begin_epoch(target, &identity, 1, 1, 0)?;
         let head = head.ok_or_else(|| {
             let message = format!("another primary has just begun to write {}", target.url());
@@ -77,6 +80,7 @@ pub(crate) fn claim(
         return Ok((identity, head));
     }
     let head = head_of(target, last)?;
+    check_kind(target.url(), head.kind, kind)?;
     let Some(state) = state.filter(|state| state.database == head.database) else {
         return Err(of_another(target, &head));
     };
@@ -92,7 +96,7 @@ pub(crate) fn claim(
     }
     mark_epoch(target, &head)?;
     let writer = writer.to_owned();
-    Ok((Identity { database: head.database.clone(), epoch: head.epoch, writer }, head))
+    Ok((Identity { database: head.database.clone(), kind, epoch: head.epoch, writer }, head))
 }
 
 /// Writes the object that keeps the beginning of an epoch from being deleted.
@@ -117,6 +121,7 @@ pub(crate) fn begin_epoch(
 ) -> Result<Option<SegmentHead>> {
     let head = SegmentHead {
         format: FORMAT,
+        kind: identity.kind,
         database: identity.database.clone(),
         epoch: identity.epoch,
         writer: identity.writer.clone(),
@@ -139,6 +144,25 @@ pub(crate) fn begin_epoch(
     }
     mark_epoch(target, &head)?;
     Ok(Some(head))
+}
+
+/// Checks that a target has a database with the right kind of log.
+///
+/// # Errors
+/// [`ErrorKind::Conflict`] if it has the other kind.
+pub(crate) fn check_kind(url: &str, found: LogKind, expected: LogKind) -> Result<()> {
+    if found == expected {
+        return Ok(());
+    }
+    let (engine, scheme) = match found {
+        LogKind::Pages => ("SQLite", "sqlite"),
+        LogKind::Records => ("the memory engine", "memory"),
+    };
+    let message = format!(
+        "{url} has a database of {engine}, which is of no use for another engine: use \
+         `--db {scheme}:FILE`, or another target"
+    );
+    Err(Error::new(ErrorKind::Conflict, message))
 }
 
 /// Returns the error of a primary that was replaced.

@@ -1,6 +1,7 @@
-//! A position in the write-ahead log of SQLite, and the log's checksums.
+//! Positions in logs: in the write-ahead log of SQLite, with the log's checksums, and in files of
+//! records.
 //!
-//! The format is that of <https://sqlite.org/fileformat2.html#the_write_ahead_log>.
+//! The format of SQLite's log is that of <https://sqlite.org/fileformat2.html#the_write_ahead_log>.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +10,28 @@ pub(crate) const LOG_HEAD_BYTES: usize = 32;
 /// The length of the head of a page in the log.
 pub(crate) const FRAME_HEAD_BYTES: usize = 24;
 
-/// A position: the end of a page of one log. A log that is begun again has other salts.
+/// A position in a log, as the head of a segment has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum LogPlace {
+    Pages(LogPosition),
+    Records(RecordPosition),
+}
+
+/// A position in a file of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RecordPosition {
+    /// The number of the log.
+    pub(crate) log: u64,
+    /// The number of bytes up to here.
+    pub(crate) length: u64,
+    /// XXH3-64 of the bytes up to here.
+    pub(crate) checksum: u64,
+    /// The segment before the one in which the log begins.
+    pub(crate) began_after: u64,
+}
+
+/// A position in SQLite's log: the end of a page of one log. A log that is begun again has other salts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LogPosition {
     pub(crate) salts: [u32; 2],

@@ -125,7 +125,7 @@ impl MergedWriter {
         self.body.extend_from_slice(&text);
         self.body.extend_from_slice(&body.checksum().to_le_bytes());
         self.body.extend_from_slice(&bytes);
-        self.known.add(&body.numbers, &body.pages, self.page_bytes as usize);
+        self.known.add(&body.numbers, &body.bytes, self.page_bytes as usize);
         self.head.last = head.index;
         self.segments += 1;
         Ok(())
@@ -228,7 +228,7 @@ impl MergedReader {
         }
         self.at += left - rest.len();
         self.next += 1;
-        self.known.add(&body.numbers, &body.pages, head.page_bytes as usize);
+        self.known.add(&body.numbers, &body.bytes, head.page_bytes as usize);
         Ok((head, body))
     }
 }

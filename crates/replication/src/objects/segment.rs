@@ -1,18 +1,20 @@
-//! A segment: consecutive commits of a database, as the pages that they have written.
+//! A segment: consecutive commits of a database, as the pages or the records that they have written.
 //!
 //! The segments of a target are numbered from 1 without gaps. Each is created only if its number is
 //! free, so the target itself decides which of two primaries continues: the other one finds its
 //! number taken.
 //!
 //! The body has an entry for each commit (time, number in the change feed, end of its pages, size of
-//! the database), the number of each page, and the pages ([`page_versions`]).
+//! the database), the number of each page, and the pages ([`page_versions`]). For a log of records, it
+//! has the place of each record instead of a page's number, and the bytes of the log.
 
 use marmota_model::Result;
+use marmota_store::log_copy::LogKind;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::objects::envelope::{self, Encoding, damaged};
-use crate::objects::log_position::LogPosition;
+use crate::objects::log_position::LogPlace;
 use crate::objects::page_versions::{self, KnownPages};
 
 /// The format of segments that this program writes.
@@ -30,10 +32,21 @@ pub(crate) fn object_name(index: u64) -> String {
     format!("{SEGMENTS}/{index:020}")
 }
 
+/// [`LogKind`] in the heads of objects.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "LogKind", rename_all = "lowercase")]
+pub(crate) enum LogKindText {
+    Pages,
+    Records,
+}
+
 /// The head of a segment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SegmentHead {
     pub(crate) format: u32,
+    /// What the body has.
+    #[serde(default, with = "LogKindText")]
+    pub(crate) kind: LogKind,
     /// The identity of the database, a random number in hexadecimal.
     pub(crate) database: String,
     /// The number of primaries that the database has had.
@@ -55,9 +68,10 @@ pub(crate) struct SegmentHead {
     /// The size of a page.
     pub(crate) page_bytes: u32,
     pub(crate) commits: u32,
+    /// The number of pages, or of the pieces of a log of records.
     pub(crate) pages: u32,
     /// The end of the last commit in the log of the primary.
-    pub(crate) log: Option<LogPosition>,
+    pub(crate) log: Option<LogPlace>,
     pub(crate) encoding: Encoding,
     /// The length of the body before compression.
     pub(crate) body_bytes: u64,
@@ -70,8 +84,8 @@ pub(crate) struct CommitEntry {
     pub(crate) time_us: i64,
     /// The number in the change feed; 0 if it has none.
     pub(crate) number: u64,
-    /// The number of pages of the segment up to the end of the commit.
-    pub(crate) pages_end: u32,
+    /// The number of pages, or of pieces of the log, of the segment up to the end of the commit.
+    pub(crate) end: u32,
     /// The number of pages of the database after the commit.
     pub(crate) database_pages: u32,
 }
@@ -83,9 +97,39 @@ impl CommitEntry {
         let mut bytes = [0; ENTRY_BYTES];
         bytes[..8].copy_from_slice(&self.time_us.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.number.to_le_bytes());
-        bytes[16..20].copy_from_slice(&self.pages_end.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.end.to_le_bytes());
         bytes[20..].copy_from_slice(&self.database_pages.to_le_bytes());
         bytes
+    }
+}
+
+/// A piece of a log of records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LogRange {
+    /// The number of the log.
+    pub(crate) log: u64,
+    /// The position in the log at which it begins.
+    pub(crate) begin: u64,
+    pub(crate) length: u32,
+}
+
+const RANGE_BYTES: usize = 20;
+
+impl LogRange {
+    fn to_bytes(self) -> [u8; RANGE_BYTES] {
+        let mut bytes = [0; RANGE_BYTES];
+        bytes[..8].copy_from_slice(&self.log.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.begin.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.length.to_le_bytes());
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Self {
+        Self {
+            log: u64::from_le_bytes(field(bytes, 0)),
+            begin: u64::from_le_bytes(field(bytes, 8)),
+            length: u32::from_le_bytes(field(bytes, 16)),
+        }
     }
 }
 
@@ -93,10 +137,12 @@ impl CommitEntry {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SegmentBody {
     pub(crate) commits: Vec<CommitEntry>,
-    /// The numbers of the pages.
+    /// The numbers of the pages; empty for a log of records.
     pub(crate) numbers: Vec<u32>,
-    /// The pages, in the order of `numbers`.
-    pub(crate) pages: Vec<u8>,
+    /// The pieces of a log of records; empty for a log of pages.
+    pub(crate) ranges: Vec<LogRange>,
+    /// The pages in the order of `numbers`, or the pieces in the order of `ranges`.
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl SegmentBody {
@@ -109,22 +155,32 @@ impl SegmentBody {
         for number in &self.numbers {
             hasher.update(&number.to_le_bytes());
         }
-        hasher.update(&self.pages);
+        for range in &self.ranges {
+            hasher.update(&range.to_bytes());
+        }
+        hasher.update(&self.bytes);
         hasher.digest()
     }
 
     /// Encodes the body. `known` has the pages of the segments before it in the same object.
     pub(crate) fn encode(&self, page_bytes: u32, known: &KnownPages) -> Vec<u8> {
         let (entries, numbers) = (self.commits.len() * ENTRY_BYTES, self.numbers.len() * 4);
-        let mut bytes = Vec::with_capacity(entries + numbers + self.pages.len() / 4);
+        let mut bytes = Vec::with_capacity(entries + numbers + self.bytes.len() / 4);
         for commit in &self.commits {
             bytes.extend_from_slice(&commit.to_bytes());
         }
         for number in &self.numbers {
             bytes.extend_from_slice(&number.to_le_bytes());
         }
+        if !self.ranges.is_empty() {
+            for range in &self.ranges {
+                bytes.extend_from_slice(&range.to_bytes());
+            }
+            bytes.extend_from_slice(&self.bytes);
+            return bytes;
+        }
         let page_bytes = page_bytes as usize;
-        page_versions::encode(known, &self.numbers, &self.pages, page_bytes, &mut bytes);
+        page_versions::encode(known, &self.numbers, &self.bytes, page_bytes, &mut bytes);
         bytes
     }
 
@@ -137,7 +193,8 @@ impl SegmentBody {
     ) -> Result<Self> {
         let (commits, pages) = (head.commits as usize, head.pages as usize);
         let ends = commits * ENTRY_BYTES;
-        let begins = ends + pages * 4;
+        let place_bytes = if head.kind == LogKind::Records { RANGE_BYTES } else { 4 };
+        let begins = ends + pages * place_bytes;
         if bytes.len() < begins {
             return Err(damaged(name, "its parts do not fit its head"));
         }
@@ -148,21 +205,30 @@ impl SegmentBody {
             body.commits.push(CommitEntry {
                 time_us: i64::from_le_bytes(long(0)),
                 number: u64::from_le_bytes(long(8)),
-                pages_end: u32::from_le_bytes(short(16)),
+                end: u32::from_le_bytes(short(16)),
                 database_pages: u32::from_le_bytes(short(20)),
             });
         }
-        body.numbers
-            .extend(bytes[ends..begins].chunks_exact(4).map(|n| u32::from_le_bytes(field(n, 0))));
-        body.pages =
-            page_versions::decode(known, &body.numbers, &bytes[begins..], head.page_bytes as usize)
+        let places = bytes[ends..begins].chunks_exact(place_bytes);
+        if head.kind == LogKind::Records {
+            body.ranges.extend(places.map(LogRange::from_bytes));
+            body.bytes.extend_from_slice(&bytes[begins..]);
+            let length: u64 = body.ranges.iter().map(|range| u64::from(range.length)).sum();
+            if length != body.bytes.len() as u64 {
+                return Err(damaged(name, "its records do not fit its head"));
+            }
+        } else {
+            body.numbers.extend(places.map(|number| u32::from_le_bytes(field(number, 0))));
+            let page_bytes = head.page_bytes as usize;
+            body.bytes = page_versions::decode(known, &body.numbers, &bytes[begins..], page_bytes)
                 .ok_or_else(|| damaged(name, "its pages do not fit its head"))?;
+        }
         let mut end = 0;
         for commit in &body.commits {
-            if commit.pages_end < end || commit.pages_end > head.pages {
+            if commit.end < end || commit.end > head.pages {
                 return Err(damaged(name, "its commits do not fit its pages"));
             }
-            end = commit.pages_end;
+            end = commit.end;
         }
         if body.numbers.contains(&0) {
             return Err(damaged(name, "a page has the number 0"));
@@ -180,7 +246,8 @@ fn field<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 /// Encodes a segment. The counts, the encoding and the length of the head are set here.
 pub(crate) fn encode(mut head: SegmentHead, body: &SegmentBody) -> Result<Vec<u8>> {
     let bytes = body.encode(head.page_bytes, &KnownPages::default());
-    (head.commits, head.pages) = (body.commits.len() as u32, body.numbers.len() as u32);
+    let pages = body.numbers.len() + body.ranges.len();
+    (head.commits, head.pages) = (body.commits.len() as u32, pages as u32);
     head.body_bytes = bytes.len() as u64;
     let (encoding, packed) = envelope::pack(&bytes)?;
     head.encoding = encoding;
@@ -230,16 +297,18 @@ pub(crate) fn sample(index: u64, writer: &str) -> (SegmentHead, SegmentBody) {
     let commit = |at: u32| CommitEntry {
         time_us: index as i64 * 1_000 + i64::from(at),
         number: index * 2 + u64::from(at),
-        pages_end: at,
+        end: at,
         database_pages: 9,
     };
     let body = SegmentBody {
         commits: vec![commit(1), commit(2)],
         numbers: vec![1, 2 + index as u32 % 3],
-        pages: [page(index), page(index + 1)].concat(),
+        bytes: [page(index), page(index + 1)].concat(),
+        ..SegmentBody::default()
     };
     let head = SegmentHead {
         format: FORMAT,
+        kind: LogKind::Pages,
         database: "a database".to_owned(),
         epoch: 1,
         writer: writer.to_owned(),

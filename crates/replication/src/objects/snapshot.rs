@@ -3,7 +3,8 @@
 //! The file is copied while the database is in use, and checkpoints change it meanwhile. Each page
 //! that they write was read from the log before, so it is in a segment: the copy and the segments
 //! from the beginning of the log to the end of the copy give the database, as in a base backup of
-//! PostgreSQL. A snapshot therefore has two numbers: the last segment before it, and the segment
+//! PostgreSQL. The file of a database with a log of records is replaced as a whole, and needs the
+//! segments from the beginning of the log that it names. A snapshot therefore has two numbers: the last segment before it, and the segment
 //! with which it is complete.
 //!
 //! A snapshot consists of parts and a manifest, which is written last.
@@ -11,12 +12,13 @@
 use std::time::Duration;
 
 use marmota_model::{Result, Timestamp};
+use marmota_store::log_copy::LogKind;
 use serde::{Deserialize, Serialize};
 
 use crate::objects::claim::EPOCHS;
 use crate::objects::envelope::{self, Encoding, damaged};
 use crate::objects::merged;
-use crate::objects::segment::{self, SEGMENTS};
+use crate::objects::segment::{self, LogKindText, SEGMENTS};
 use crate::objects::target::Target;
 
 /// The folder of manifests.
@@ -28,6 +30,9 @@ const PARTS: &str = "parts";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     pub(crate) format: u32,
+    /// What the segments after it have.
+    #[serde(default, with = "LogKindText")]
+    pub(crate) kind: LogKind,
     pub(crate) database: String,
     /// The name of its parts' folder.
     pub(crate) id: String,

@@ -18,7 +18,7 @@ use crate::objects::target::Target;
 
 /// Objects of more bytes are not read: merging them gains little.
 const SMALL_BYTES: u64 = 1 << 20;
-/// Segments with more bytes of pages are not merged, which bounds the memory.
+/// Segments with more bytes of pages or records are not merged, which bounds the memory.
 const PAGES_BYTES_MAX: u64 = 32 << 20;
 
 /// Merges the segments whose last commit is before a time, in microseconds since 1970. Returns the
@@ -181,10 +181,11 @@ impl Merging<'_> {
     }
 }
 
-/// Decodes a segment; `None` if it has too many pages to be merged.
+/// Decodes a segment; `None` if it has too much to be merged.
 fn decode(index: u64, object: &[u8]) -> Result<Option<(SegmentHead, SegmentBody)>> {
     let head = segment::decode_head(index, object)?;
-    match u64::from(head.pages) * u64::from(head.page_bytes) <= PAGES_BYTES_MAX {
+    let bytes = u64::from(head.pages) * u64::from(head.page_bytes);
+    match bytes.max(head.body_bytes) <= PAGES_BYTES_MAX {
         true => segment::decode(index, object).map(Some),
         false => Ok(None),
     }

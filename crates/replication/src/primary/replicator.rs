@@ -11,17 +11,18 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, Timestamp};
-use marmota_store::log_copy::{CommitSink, LoggedCommit, LoggedDatabase};
+use marmota_store::log_copy::{CommitSink, LogKind, LoggedCommit, LoggedDatabase};
 use parking_lot::{Condvar, Mutex};
 
-use crate::log::reader::LogReader;
-use crate::log::tail::{Checkpoint, LogLength, Note, Notes, Tail};
+use crate::log::log_tail::{Checkpoint, LogLength, LogTail, Note, Notes};
+use crate::log::page_tail::PageTail;
+use crate::log::record_tail::RecordTail;
 use crate::objects::claim::Identity;
 use crate::objects::target::Target;
 use crate::options::{ReplicationMode, ReplicationOptions};
@@ -29,11 +30,13 @@ use crate::primary::shipping;
 use crate::state_file::{ClosedFile, Role, StateFile};
 use crate::status::ReplicationStatus;
 
-/// The number of pages after which the log is read at once, to keep segments small.
-const FRAMES_AT_ONCE: u32 = 4_096;
+/// The number of pages, or of bytes of a log of records, after which the log is read at once, to keep
+/// segments small.
+const PAGES_AT_ONCE: u64 = 4_096;
+const BYTES_AT_ONCE: u64 = 16 << 20;
 /// The number of pages that are added to the log before it is looked at again whether its content may
 /// be moved to the file. A commit after which it is not costs nothing.
-const FRAMES_TO_LOOK: u32 = 1_000;
+const PAGES_TO_LOOK: u64 = 1_000;
 /// The longest wait for the target when a store is opened in async mode.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest wait of a commit for the target, because the log has become long.
@@ -63,12 +66,12 @@ pub(crate) struct Core {
     shipped: Condvar,
     /// True if writes are refused; the reason is in the state.
     refuses: AtomicBool,
-    /// The number of pages of the log that were read.
-    captured: AtomicU32,
-    /// The number of pages of the log after the last commit.
-    logged: AtomicU32,
-    /// The number of pages of the log at which a checkpoint is considered again.
-    look_at: AtomicU32,
+    /// The length of the log that was read.
+    captured: AtomicU64,
+    /// The length of the log after the last commit.
+    logged: AtomicU64,
+    /// The length of the log at which a checkpoint is considered again.
+    look_at: AtomicU64,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -76,9 +79,11 @@ pub(crate) struct Core {
 #[derive(Debug)]
 pub(crate) struct OpenDatabase {
     pub(crate) path: PathBuf,
-    /// The file for snapshots. Opened once and kept: closing it would drop SQLite's locks.
-    pub(crate) file: File,
-    pub(crate) tail: Mutex<Tail>,
+    pub(crate) kind: LogKind,
+    pub(crate) database: Arc<dyn LoggedDatabase>,
+    /// The file of SQLite for snapshots. Opened once and kept: closing it would drop SQLite's locks.
+    pub(crate) file: Option<Arc<File>>,
+    pub(crate) tail: Mutex<Box<dyn LogTail>>,
 }
 
 #[derive(Debug, Default)]
@@ -137,9 +142,9 @@ impl Replicator {
             work: Condvar::new(),
             shipped: Condvar::new(),
             refuses: AtomicBool::new(false),
-            captured: AtomicU32::new(0),
-            logged: AtomicU32::new(0),
-            look_at: AtomicU32::new(0),
+            captured: AtomicU64::new(0),
+            logged: AtomicU64::new(0),
+            look_at: AtomicU64::new(0),
             thread: Mutex::new(None),
         })))
     }
@@ -169,9 +174,19 @@ impl CommitSink for Replicator {
             let message = format!("{} cannot be read for replication: {error}", path.display());
             Error::new(ErrorKind::Io, message).with_source(error)
         };
-        let file = File::open(&path).map_err(io)?;
-        let tail = Tail::new(LogReader::new(&path), core.options.log_bytes_max).map_err(io)?;
-        let open = OpenDatabase { path: path.clone(), file, tail: Mutex::new(tail) };
+        let (kind, bytes_max) = (database.log_kind(), core.options.log_bytes_max);
+        let (file, tail): (_, Box<dyn LogTail>) = match kind {
+            LogKind::Pages => {
+                let file = File::open(&path).map_err(io)?;
+                (Some(Arc::new(file)), Box::new(PageTail::new(&path, bytes_max).map_err(io)?))
+            }
+            LogKind::Records => {
+                let opened_at = database.log_end()?;
+                (None, Box::new(RecordTail::new(&path, opened_at, bytes_max, &core.notes)))
+            }
+        };
+        let path = path.clone();
+        let open = OpenDatabase { path, kind, database, file, tail: Mutex::new(tail) };
         if core.open.set(open).is_err() {
             let message = "a replicator replicates one database: make another one for each store";
             return Err(Error::new(ErrorKind::Invalid, message));
@@ -193,18 +208,14 @@ impl CommitSink for Replicator {
         }
     }
 
-    fn committed(&self, commit: LoggedCommit) -> Result<()> {
+    fn committed(&self, commit: LoggedCommit) {
         let core = &self.0;
-        core.logged.store(commit.log_pages, Ordering::Relaxed);
-        let note = Note {
-            salt: commit.log_salt,
-            frames: commit.log_pages,
-            number: commit.number,
-            time_us: Timestamp::now().micros(),
-        };
+        core.logged.store(commit.end.length, Ordering::Relaxed);
+        let note =
+            Note { end: commit.end, number: commit.number, time_us: Timestamp::now().micros() };
         let is_known = {
             let mut notes = core.notes.lock();
-            let is_known = notes.back().is_some_and(|last| last.is_of_same_commit(&note));
+            let is_known = notes.back().is_some_and(|last| last.end == note.end);
             if !is_known || note.number.is_some() {
                 notes.push_back(note);
             }
@@ -217,17 +228,29 @@ impl CommitSink for Replicator {
             state.first_unread = Some(now);
             state.first_unshipped.get_or_insert(now);
         }
-        if core.options.mode == ReplicationMode::Sync {
-            return core.wait_for_commit(state);
-        }
-        let is_long =
-            commit.log_pages > core.captured.load(Ordering::Relaxed).saturating_add(FRAMES_AT_ONCE);
+        let at_once = if core.is_of_pages() { PAGES_AT_ONCE } else { BYTES_AT_ONCE };
+        let captured = core.captured.load(Ordering::Relaxed);
+        let is_long = commit.end.length > captured.saturating_add(at_once);
         if is_long && !state.is_urgent {
             state.is_urgent = true;
             drop(state);
             core.work.notify_one();
         }
-        Ok(())
+    }
+
+    fn wait(&self) -> Result<()> {
+        match self.waits() {
+            true => self.0.wait_for_commits(),
+            false => Ok(()),
+        }
+    }
+
+    fn changed_without_log(&self) {
+        let core = &self.0;
+        let Some(open) = core.open.get() else { return };
+        open.tail.lock().give_up(&core.notes, "the tables were changed");
+        core.write_state(true);
+        core.hurry();
     }
 
     fn waits(&self) -> bool {
@@ -244,9 +267,9 @@ impl CommitSink for Replicator {
         let look = || {
             let in_target = core.state.lock().status.index;
             let mut tail = open.tail.lock();
-            let was_broken = tail.is_broken();
+            let was_broken = tail.next().is_broken;
             let looked = tail.before_checkpoint(&core.notes, in_target);
-            let gives_up = !was_broken && tail.is_broken();
+            let gives_up = !was_broken && tail.next().is_broken;
             drop(tail);
             if gives_up {
                 // Before the log can be overwritten.
@@ -267,7 +290,10 @@ impl CommitSink for Replicator {
             }
         };
         // A log that was moved to the file begins with page 1 again.
-        let look_at = if is_allowed { 0 } else { logged.saturating_add(FRAMES_TO_LOOK) };
+        let look_at = match is_allowed || !core.is_of_pages() {
+            true => 0,
+            false => logged.saturating_add(PAGES_TO_LOOK),
+        };
         core.look_at.store(look_at, Ordering::Relaxed);
         is_allowed
     }
@@ -284,10 +310,7 @@ impl CommitSink for Replicator {
             return false;
         }
         let in_target = core.state.lock().status.index;
-        let mut tail = open.tail.lock();
-        // No commit is possible meanwhile: nothing may be new.
-        let looked = tail.before_checkpoint(&core.notes, in_target);
-        if looked != Checkpoint::Allowed || tail.is_broken() {
+        if !open.tail.lock().before_close(&core.notes, in_target) {
             return false;
         }
         core.state.lock().is_clean = true;
@@ -354,7 +377,7 @@ impl Core {
     /// Takes as long as the snapshot does, unless the target fails.
     fn wait_for_snapshot(&self) -> Result<()> {
         let Some(open) = self.open.get() else { return Ok(()) };
-        let (chain, mut failing_since) = (open.tail.lock().chain(), None);
+        let (chain, mut failing_since) = (open.tail.lock().next().chain, None);
         let mut state = self.state.lock();
         while state.covered_chain < chain {
             self.shipped.wait_for(&mut state, Duration::from_millis(100));
@@ -375,8 +398,13 @@ impl Core {
         self.options.mode == ReplicationMode::Async
     }
 
-    /// Waits until a commit is in the target.
-    fn wait_for_commit(&self, mut state: parking_lot::MutexGuard<'_, State>) -> Result<()> {
+    fn is_of_pages(&self) -> bool {
+        self.open.get().is_none_or(|open| open.kind == LogKind::Pages)
+    }
+
+    /// Waits until all commits that were reported so far are in the target.
+    fn wait_for_commits(&self) -> Result<()> {
+        let mut state = self.state.lock();
         let (mine, deadline) = (state.noted, Instant::now() + self.options.sync_deadline);
         state.is_urgent = true;
         self.work.notify_one();
@@ -528,9 +556,14 @@ impl Core {
         self.shipped.notify_all();
     }
 
-    /// Records that the log was read up to this page.
-    pub(crate) fn note_captured(&self, frames: u32) {
-        self.captured.store(frames, Ordering::Relaxed);
+    /// Records that the log was read up to this length.
+    pub(crate) fn note_captured(&self, length: u64) {
+        self.captured.store(length, Ordering::Relaxed);
+    }
+
+    /// Records that a new chain has begun: commits are not in the target before it has a snapshot.
+    pub(crate) fn note_chain(&self, chain: u64) {
+        self.state.lock().chain = chain;
     }
 
     /// Records that the commits up to `noted` are in the target, with a segment if there was one.
@@ -570,7 +603,7 @@ impl Core {
     }
 
     /// Makes the thread read the log at once.
-    fn hurry(&self) {
+    pub(crate) fn hurry(&self) {
         let mut state = self.state.lock();
         if !state.is_urgent {
             state.is_urgent = true;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use marmota_model::{Error, ErrorKind, Result, Timestamp};
 use marmota_store::backoff::Backoff;
 
-use crate::log::tail::Taken;
+use crate::log::log_tail::Taken;
 use crate::objects::claim::{self, Identity};
 use crate::objects::envelope::Encoding;
 use crate::objects::segment::{self, FORMAT, SegmentHead};
@@ -92,7 +92,7 @@ fn begin(core: &Arc<Core>, open: &OpenDatabase) -> Option<(Target, Identity, boo
 fn claim_once(core: &Arc<Core>, open: &OpenDatabase) -> Result<(Target, Identity, bool)> {
     let target = Target::open(&core.url, true)?;
     let state = StateFile::read(&open.path)?;
-    let (identity, last) = claim::claim(&target, state.as_ref(), &claim::random()?)?;
+    let (identity, last) = claim::claim(&target, open.kind, state.as_ref(), &claim::random()?)?;
     let mut tail = open.tail.lock();
     let closed = state.as_ref().and_then(|state| state.closed);
     let is_closed = closed.is_some_and(|closed| {
@@ -103,16 +103,7 @@ fn claim_once(core: &Arc<Core>, open: &OpenDatabase) -> Result<(Target, Identity
         Error::new(ErrorKind::Io, message).with_source(error)
     };
     let has_gap = state.as_ref().is_some_and(|state| state.has_gap);
-    let resumed = if has_gap {
-        Ok(false)
-    } else if is_closed {
-        tail.resume_without_log(last.index, last.chain, last.number)
-    } else if let Some(at) = &last.log {
-        tail.resume(last.index, last.chain, last.number, at)
-    } else {
-        Ok(false)
-    };
-    let resumed = resumed.map_err(io)?;
+    let resumed = !has_gap && tail.resume(&last, is_closed).map_err(io)?;
     if !resumed {
         tail.begin_chain(last.index).map_err(io)?;
     }
@@ -152,7 +143,7 @@ fn ship_all(
     loop {
         let (all, taken) = {
             let mut tail = open.tail.lock();
-            if tail.is_broken() {
+            if tail.next().is_broken {
                 let last = tail.copy_ends_with();
                 let begun = tail.begin_chain(last);
                 if let Err(error) = begun {
@@ -160,12 +151,17 @@ fn ship_all(
                     return Ok(());
                 }
                 snapshots.hurry();
+                core.note_chain(tail.next().chain);
             }
             let all = tail.capture(&core.notes).unwrap_or_else(|error| {
                 tail.give_up(&core.notes, &error.to_string());
                 true
             });
-            core.note_captured(tail.frames());
+            if tail.next().is_broken {
+                // What was reported is not in the target: the new chain has it.
+                return Ok(());
+            }
+            core.note_captured(tail.captured());
             (all, tail.take())
         };
         let Some(taken) = taken else {
@@ -200,6 +196,7 @@ fn ship(
 ) -> Result<Option<ShippedSegment>> {
     let head = SegmentHead {
         format: FORMAT,
+        kind: identity.kind,
         database: identity.database.clone(),
         epoch: identity.epoch,
         writer: identity.writer.clone(),

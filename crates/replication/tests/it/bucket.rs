@@ -12,6 +12,7 @@ use marmota_replication::{
     Follower, ReplicationMode, ReplicationOptions, Replicator, RestorePoint, fetch,
 };
 use marmota_sqlite::SqliteOptions;
+use marmota_store::log_copy::LogKind;
 
 use crate::database::{PATIENCE, Primary, bodies, builder, note, replica, restore_to, wait_for};
 use crate::s3_server::{Bucket, folder};
@@ -148,7 +149,7 @@ fn wrong_settings_are_explained() {
 fn refuses_a_target() {
     let url = std::env::var("MARMOTA_URL").unwrap_or_else(|_| "s3://backups/app".to_owned());
     let new = folder().join("new.db");
-    let error = fetch(&url, RestorePoint::Latest, &new).unwrap_err();
+    let error = fetch(&url, LogKind::Pages, RestorePoint::Latest, &new).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Refused, "{error}");
     assert!(error.message().contains(&url), "{error}");
     assert!(!error.message().contains("wrong-secret") && !new.exists(), "{error}");

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use marmota_derive::Model;
+use marmota_memory::Memory;
 use marmota_model::Result;
 use marmota_replication::{Follower, ReplicationOptions, Replicator, RestorePoint, fetch};
 use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::change::ChangeRetention;
+use marmota_store::log_copy::LogKind;
 use marmota_store::{Store, StoreBuilder};
 
 /// The longest wait for anything.
@@ -24,17 +26,80 @@ pub(crate) fn note(body: impl Into<String>) -> Note {
     Note { id: 0, body: body.into() }
 }
 
+/// Makes tests of functions that get the engine of the database.
+macro_rules! for_each_engine {
+    ($($name:ident),* $(,)?) => {
+        mod sqlite {
+            $(#[test] fn $name() { super::$name($crate::database::Kind::Sqlite); })*
+        }
+        mod memory {
+            $(#[test] fn $name() { super::$name($crate::database::Kind::Memory); })*
+        }
+    };
+}
+pub(crate) use for_each_engine;
+
+/// An engine whose log can be copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Sqlite,
+    Memory,
+}
+
+impl Kind {
+    pub(crate) fn builder(self, path: &Path) -> Result<StoreBuilder> {
+        match self {
+            Self::Sqlite => builder(path, &SqliteOptions::default()),
+            Self::Memory => {
+                Ok(Store::builder(Memory::from_url(&memory_url(path))?).model::<Note>())
+            }
+        }
+    }
+
+    /// Restores a database, with all checks.
+    pub(crate) fn restore_to(self, path: &Path, url: &str, point: RestorePoint) -> Result<()> {
+        match self {
+            Self::Sqlite => restore_to(path, url, point, &SqliteOptions::default()),
+            Self::Memory => {
+                let make = |new: &Path| fetch(url, LogKind::Records, point, new).map(drop);
+                Memory::install(&memory_url(path), true, make).map(drop)
+            }
+        }
+    }
+
+    /// Returns the bytes of the database's logs.
+    pub(crate) fn log_bytes(self, path: &Path) -> u64 {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let begin = match self {
+            Self::Sqlite => format!("{name}-wal"),
+            Self::Memory => format!("{name}.log."),
+        };
+        let files = std::fs::read_dir(path.parent().unwrap()).unwrap().map(|file| file.unwrap());
+        let logs = files.filter(|file| file.file_name().to_str().unwrap().starts_with(&begin));
+        logs.map(|log| log.metadata().unwrap().len()).sum()
+    }
+}
+
+pub(crate) fn memory_url(path: &Path) -> String {
+    format!("memory:{}?durability=full", path.display())
+}
+
 /// A folder with databases and a target.
 pub(crate) struct Place {
     folder: tempfile::TempDir,
+    pub(crate) kind: Kind,
     pub(crate) url: String,
 }
 
 impl Place {
     pub(crate) fn new() -> Self {
+        Self::of(Kind::Sqlite)
+    }
+
+    pub(crate) fn of(kind: Kind) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let url = format!("file://{}", folder.path().join("target").display());
-        Self { folder, url }
+        Self { folder, kind, url }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -43,14 +108,14 @@ impl Place {
 
     /// Opens a database with a change feed as the primary of the target.
     pub(crate) fn primary(&self, name: &str, options: ReplicationOptions) -> Result<Primary> {
-        Primary::open(&self.path(name), &self.url, options, &SqliteOptions::default())
+        Primary::of(self.kind.builder(&self.path(name))?, &self.url, options)
     }
 
     /// Returns the notes of the database at a point.
     pub(crate) fn restored(&self, point: RestorePoint) -> Result<Vec<String>> {
         let path = self.path("restored.db");
-        restore_to(&path, &self.url, point, &SqliteOptions::default())?;
-        let store = builder(&path, &SqliteOptions::default())?.open()?;
+        self.kind.restore_to(&path, &self.url, point)?;
+        let store = self.kind.builder(&path)?.open()?;
         let bodies = bodies(&store);
         store.close()?;
         std::fs::remove_file(&path).unwrap();
@@ -66,7 +131,7 @@ pub(crate) fn restore_to(
     options: &SqliteOptions,
 ) -> Result<()> {
     let location = Location::File(path.to_owned());
-    let make = |new: &Path| fetch(url, point, new).map(drop);
+    let make = |new: &Path| fetch(url, LogKind::Pages, point, new).map(drop);
     Sqlite::install(&location, options, true, make, |_| Ok(())).map(drop)
 }
 
@@ -99,8 +164,17 @@ impl Primary {
         options: ReplicationOptions,
         sqlite: &SqliteOptions,
     ) -> Result<Self> {
+        Self::of(builder(path, sqlite)?, url, options)
+    }
+
+    /// Opens a database with a change feed as the primary of the target.
+    pub(crate) fn of(
+        builder: StoreBuilder,
+        url: &str,
+        options: ReplicationOptions,
+    ) -> Result<Self> {
         let replicator = Replicator::new(url, options)?;
-        let builder = builder(path, sqlite)?.changes(ChangeRetention::default());
+        let builder = builder.changes(ChangeRetention::default());
         let store = builder.commit_sink(Arc::new(replicator.clone())).open()?;
         Ok(Self { store, replicator })
     }

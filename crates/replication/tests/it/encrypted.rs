@@ -3,11 +3,15 @@
 use std::path::Path;
 use std::time::Duration;
 
+use marmota_memory::Memory;
 use marmota_model::ErrorKind;
 use marmota_replication::{ReplicationOptions, RestorePoint};
 use marmota_sqlite::{EncryptionKey, SqliteOptions};
+use marmota_store::{Store, StoreBuilder};
 
-use crate::database::{Place, Primary, bodies, builder, replica, restore_to, wait_for};
+use crate::database::{
+    Kind, Note, Place, Primary, bodies, builder, memory_url, replica, restore_to, wait_for,
+};
 
 fn locked(passphrase: &'static str) -> SqliteOptions {
     SqliteOptions::default().key(move || EncryptionKey::passphrase(passphrase.to_owned()))
@@ -57,4 +61,45 @@ fn nothing_in_the_target_is_plain_text() {
     store.close().unwrap();
     primary.store.close().unwrap();
     assert!(!contains(&place.path("target"), "treasure"));
+}
+
+#[test]
+fn the_records_of_an_encrypted_database_stay_sealed() {
+    // The key comes from the environment of a process, so the test runs in a process of its own.
+    let test = ["--ignored", "--exact", "encrypted::replicates_sealed_records"];
+    let mut process = std::process::Command::new(std::env::current_exe().unwrap());
+    let ended = process.args(test).env("MARMOTA_KEY", "open sesame").status().unwrap();
+    assert!(ended.success());
+}
+
+#[test]
+#[ignore = "a process that another test starts"]
+fn replicates_sealed_records() {
+    let place = Place::of(Kind::Memory);
+    let options = ReplicationOptions::default().window(Duration::from_millis(40));
+    let path = place.path("a.mem");
+    let open = || Primary::of(Kind::Memory.builder(&path).unwrap(), &place.url, options.clone());
+    let primary = open().unwrap();
+    for number in 0..100 {
+        primary.insert(format!("treasure {number}"));
+    }
+    primary.settle(&place);
+    assert_eq!(place.restored(RestorePoint::Latest).unwrap(), bodies(&primary.store));
+    // A sealed log is not continued by another run, which begins another one.
+    drop(primary.store);
+    let primary = open().unwrap();
+    primary.insert("treasure of the second run");
+    primary.settle(&place);
+    assert_eq!(place.restored(RestorePoint::Latest).unwrap(), bodies(&primary.store));
+    assert_eq!(crate::database::snapshots(&place.url), 1);
+    primary.store.close().unwrap();
+    assert!(!contains(&place.path("target"), "treasure"));
+    let wrong = |path: &Path| -> StoreBuilder {
+        let key = || EncryptionKey::passphrase("wrong".to_owned());
+        let engine = Memory::from_url(&memory_url(path)).unwrap().key(key).unwrap();
+        Store::builder(engine).model::<Note>()
+    };
+    let copy = place.path("copy.mem");
+    Kind::Memory.restore_to(&copy, &place.url, RestorePoint::Latest).unwrap();
+    assert_eq!(wrong(&copy).open().err().unwrap().kind(), ErrorKind::Denied);
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use marmota_model::ErrorKind;
 use marmota_replication::{Follower, ReplicationMode, ReplicationOptions, RestorePoint, promote};
 use marmota_sqlite::{Location, Sqlite, SqliteOptions};
+use marmota_store::log_copy::LogKind;
 
 use crate::database::{Note, Place, Primary, bodies, builder, note, replica, snapshots, wait_for};
 
@@ -94,7 +95,7 @@ fn a_replica_that_lacks_segments_fetches_a_snapshot_while_it_serves() {
 fn promoted(place: &Place, name: &str) -> marmota_model::Result<u64> {
     let path = place.path(name);
     Sqlite::settle(&Location::File(path.clone()), &plain(), "promote it")?;
-    promote(&place.url, &path).map(|done| done.epoch)
+    promote(&place.url, LogKind::Pages, &path).map(|done| done.epoch)
 }
 
 #[test]

@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use marmota_model::Timestamp;
 use marmota_replication::{ReplicationMode, ReplicationOptions, RestorePoint};
-use marmota_sqlite::SqliteOptions;
 
-use crate::database::{Place, Primary, has_snapshot, note, snapshots, wait_for};
+use crate::database::{
+    Kind, Place, Primary, for_each_engine, has_snapshot, note, snapshots, wait_for,
+};
 
 /// The window of the asynchronous primary.
 const WINDOW: Duration = Duration::from_secs(1);
 
-/// The number of kills: `MARMOTA_KILLS`, or 10.
+/// The number of kills: `MARMOTA_KILLS`, or 5.
 fn rounds() -> u64 {
-    std::env::var("MARMOTA_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(10)
+    std::env::var("MARMOTA_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(5)
 }
 
 /// A row that a killed process has acknowledged.
@@ -33,6 +34,7 @@ fn killed(place: &Place, round: u64, mode: &str, pause: Duration) -> (Vec<Acknow
         .args(["--ignored", "--exact", "kill::writes_until_killed", "--nocapture"])
         .env("MARMOTA_WRITE", place.path("a.db"))
         .env("MARMOTA_TARGET", &place.url)
+        .env("MARMOTA_ENGINE", format!("{:?}", place.kind))
         .env("MARMOTA_MODE", mode)
         .env("MARMOTA_ROUND", round.to_string())
         .stdout(Stdio::piped())
@@ -65,9 +67,8 @@ fn there(place: &Place) -> HashSet<String> {
     place.restored(RestorePoint::Latest).unwrap().into_iter().collect()
 }
 
-#[test]
-fn synchronous_replication_loses_nothing_that_was_acknowledged() {
-    let place = Place::new();
+fn synchronous_replication_loses_nothing_that_was_acknowledged(kind: Kind) {
+    let place = Place::of(kind);
     let mut acknowledged = Vec::new();
     for round in 0..rounds() {
         let pause = Duration::from_millis(50 + round * 37 % 200);
@@ -79,9 +80,8 @@ fn synchronous_replication_loses_nothing_that_was_acknowledged() {
     assert!(acknowledged.len() as u64 > rounds(), "{}", acknowledged.len());
 }
 
-#[test]
-fn asynchronous_replication_loses_at_most_the_window() {
-    let place = Place::new();
+fn asynchronous_replication_loses_at_most_the_window(kind: Kind) {
+    let place = Place::of(kind);
     let mut acknowledged = Vec::new();
     for round in 0..rounds() {
         let pause = WINDOW + Duration::from_millis(round * 67 % 300);
@@ -118,8 +118,12 @@ fn writes_until_killed() {
         }
         _ => ReplicationOptions::default().window(WINDOW),
     };
-    let primary =
-        Primary::open(path.as_ref(), &target, options, &SqliteOptions::default()).unwrap();
+    let kind = match &*variable("MARMOTA_ENGINE") {
+        "Memory" => Kind::Memory,
+        _ => Kind::Sqlite,
+    };
+    let builder = kind.builder(path.as_ref()).unwrap();
+    let primary = Primary::of(builder, &target, options).unwrap();
     let mut out = std::io::stdout();
     writeln!(out).unwrap();
     for number in 0_u64.. {
@@ -128,4 +132,9 @@ fn writes_until_killed() {
         writeln!(out, "row {body} {}.", Timestamp::now().micros()).unwrap();
         out.flush().unwrap();
     }
+}
+
+for_each_engine! {
+    synchronous_replication_loses_nothing_that_was_acknowledged,
+    asynchronous_replication_loses_at_most_the_window,
 }

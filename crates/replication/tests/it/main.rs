@@ -10,5 +10,6 @@ mod kill;
 mod merging;
 mod other_processes;
 mod outage;
+mod records;
 mod restore;
 mod s3_server;

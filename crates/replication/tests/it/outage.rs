@@ -5,7 +5,7 @@ use std::time::Duration;
 use marmota_model::ErrorKind;
 use marmota_replication::{ReplicationMode, ReplicationOptions, RestorePoint};
 
-use crate::database::{PATIENCE, Place, bodies, note, snapshots, wait_for};
+use crate::database::{Kind, PATIENCE, Place, bodies, for_each_engine, note, snapshots, wait_for};
 
 fn quick() -> ReplicationOptions {
     ReplicationOptions::default().window(Duration::from_millis(40))
@@ -24,9 +24,8 @@ fn unblock(place: &Place) {
     std::fs::rename(place.path("aside"), &segments).unwrap();
 }
 
-#[test]
-fn an_outage_stops_nothing_in_async_mode_and_is_caught_up() {
-    let place = Place::new();
+fn an_outage_stops_nothing_in_async_mode_and_is_caught_up(kind: Kind) {
+    let place = Place::of(kind);
     let primary = place.primary("a.db", quick()).unwrap();
     primary.insert("before");
     primary.settle(&place);
@@ -42,9 +41,8 @@ fn an_outage_stops_nothing_in_async_mode_and_is_caught_up() {
     assert_eq!(place.restored(RestorePoint::Latest).unwrap(), bodies(&primary.store));
 }
 
-#[test]
-fn what_an_outage_has_left_in_the_log_is_caught_up_at_once_after_a_restart() {
-    let place = Place::new();
+fn what_an_outage_has_left_in_the_log_is_caught_up_at_once_after_a_restart(kind: Kind) {
+    let place = Place::of(kind);
     let primary = place.primary("a.db", quick()).unwrap();
     primary.insert("before");
     primary.settle(&place);
@@ -63,9 +61,8 @@ fn what_an_outage_has_left_in_the_log_is_caught_up_at_once_after_a_restart() {
     assert_eq!(snapshots(&place.url), 1);
 }
 
-#[test]
-fn an_outage_at_the_start_loses_nothing_of_the_log() {
-    let place = Place::new();
+fn an_outage_at_the_start_loses_nothing_of_the_log(kind: Kind) {
+    let place = Place::of(kind);
     let primary = place.primary("a.db", quick()).unwrap();
     primary.insert("before");
     primary.settle(&place);
@@ -98,7 +95,7 @@ fn an_outage_longer_than_the_log_may_grow_ends_with_a_snapshot() {
             (0..250).map(|number| note(format!("{round}:{number}{}", "o".repeat(4_000)))).collect();
         primary.store.insert_many(&notes).run().unwrap();
     }
-    let log = std::fs::metadata(place.path("a.db-wal")).unwrap().len();
+    let log = place.kind.log_bytes(&place.path("a.db"));
     assert!(log < 30 << 20, "the log has {log} bytes");
     unblock(&place);
     wait_for("the second snapshot", || snapshots(&place.url) == 2);
@@ -106,9 +103,8 @@ fn an_outage_longer_than_the_log_may_grow_ends_with_a_snapshot() {
     assert_eq!(place.restored(RestorePoint::Latest).unwrap(), bodies(&primary.store));
 }
 
-#[test]
-fn in_sync_mode_writes_fail_during_an_outage_and_are_accepted_after_it() {
-    let place = Place::new();
+fn in_sync_mode_writes_fail_during_an_outage_and_are_accepted_after_it(kind: Kind) {
+    let place = Place::of(kind);
     let options = quick().mode(ReplicationMode::Sync).sync_deadline(Duration::from_millis(300));
     let primary = place.primary("a.db", options).unwrap();
     primary.insert("before");
@@ -123,4 +119,11 @@ fn in_sync_mode_writes_fail_during_an_outage_and_are_accepted_after_it() {
     wait_for("writes", || primary.store.insert(&note("after")).run().is_ok());
     assert!(primary.replicator.flush(PATIENCE));
     assert_eq!(place.restored(RestorePoint::Latest).unwrap(), ["before", "during", "after"]);
+}
+
+for_each_engine! {
+    an_outage_stops_nothing_in_async_mode_and_is_caught_up,
+    what_an_outage_has_left_in_the_log_is_caught_up_at_once_after_a_restart,
+    an_outage_at_the_start_loses_nothing_of_the_log,
+    in_sync_mode_writes_fail_during_an_outage_and_are_accepted_after_it,
 }

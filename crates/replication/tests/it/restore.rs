@@ -6,15 +6,14 @@ use std::time::Duration;
 use marmota_model::{ErrorKind, Timestamp};
 use marmota_replication::{ReplicationOptions, RestorePoint};
 
-use crate::database::{Note, Place, bodies, note, snapshots, wait_for};
+use crate::database::{Kind, Note, Place, bodies, for_each_engine, note, snapshots, wait_for};
 
 fn quick() -> ReplicationOptions {
     ReplicationOptions::default().window(Duration::from_millis(40))
 }
 
-#[test]
-fn a_database_is_restored_with_everything_that_was_committed() {
-    let place = Place::new();
+fn a_database_is_restored_with_everything_that_was_committed(kind: Kind) {
+    let place = Place::of(kind);
     let primary = place.primary("a.db", quick()).unwrap();
     for number in 0..300 {
         primary.insert(format!("note {number}"));
@@ -32,9 +31,8 @@ fn a_database_is_restored_with_everything_that_was_committed() {
     assert_eq!(snapshots(&place.url), 1);
 }
 
-#[test]
-fn times_and_positions_give_exactly_their_rows() {
-    let place = Place::new();
+fn times_and_positions_give_exactly_their_rows(kind: Kind) {
+    let place = Place::of(kind);
     let primary = place.primary("a.db", quick()).unwrap();
     primary.settle(&place);
     let mut points = Vec::new();
@@ -64,9 +62,8 @@ fn times_and_positions_give_exactly_their_rows() {
     assert_eq!(late.kind(), ErrorKind::Conflict, "{late}");
 }
 
-#[test]
-fn checkpoints_and_large_transactions_lose_no_page() {
-    let place = Place::new();
+fn checkpoints_and_large_transactions_lose_no_page(kind: Kind) {
+    let place = Place::of(kind);
     let primary = place.primary("a.db", quick()).unwrap();
     // Some 40 MB in a log that is moved to the file every 4 MB.
     for round in 0..40 {
@@ -127,9 +124,8 @@ fn objects(place: &Place, folder: &str) -> Vec<PathBuf> {
     found
 }
 
-#[test]
-fn damaged_truncated_and_missing_objects_are_named() {
-    let place = Place::new();
+fn damaged_truncated_and_missing_objects_are_named(kind: Kind) {
+    let place = Place::of(kind);
     let primary = place.primary("a.db", quick()).unwrap();
     primary.settle(&place);
     for number in 0..5 {
@@ -176,4 +172,11 @@ fn a_target_without_a_database_is_refused() {
         let is_refused = matches!(error.kind(), ErrorKind::Invalid | ErrorKind::Unsupported);
         assert!(is_refused, "{url}: {error}");
     }
+}
+
+for_each_engine! {
+    a_database_is_restored_with_everything_that_was_committed,
+    times_and_positions_give_exactly_their_rows,
+    checkpoints_and_large_transactions_lose_no_page,
+    damaged_truncated_and_missing_objects_are_named,
 }

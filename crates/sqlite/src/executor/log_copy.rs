@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Result};
-use marmota_store::log_copy::{CommitSink, FillPages, LoggedCommit, ReplacedPages};
+use marmota_store::log_copy::{CommitSink, FillPages, LogEnd, LoggedCommit, ReplacedPages};
 
 use super::Executor;
 use crate::fault;
@@ -47,13 +47,16 @@ impl Executor {
             return Ok(());
         }
         let commit = LoggedCommit {
-            log_salt: self.connection.log_salt(),
-            log_pages: self.connection.log_pages(),
+            end: LogEnd {
+                log: self.connection.log_salt().into(),
+                length: self.connection.log_pages().into(),
+            },
             number: self.written_number(),
         };
         let LogCopy::Sink { sink, is_reported } = &mut self.log_copy else { return Ok(()) };
         *is_reported = true;
-        sink.committed(commit)
+        sink.committed(commit);
+        sink.wait()
     }
 
     /// Reports a commit that SQLite made by itself, for a single statement.

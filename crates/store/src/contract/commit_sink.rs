@@ -5,20 +5,54 @@
 
 use std::fmt::Debug;
 use std::num::NonZeroU64;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use marmota_model::Result;
+use marmota_model::{Error, ErrorKind, Result};
+
+/// What the log of a database has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogKind {
+    /// The changed pages of one file: the write-ahead log of SQLite, which is overwritten.
+    #[default]
+    Pages,
+    /// Records of commits, in numbered files that are only appended to ([`log_path`]). The
+    /// database's file is a snapshot that names the first log after it. A log is complete before
+    /// the next one begins.
+    Records,
+}
+
+/// A position in the logs of a database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogEnd {
+    /// The number of the log. [`LogKind::Pages`]: the number in its head that changes whenever the
+    /// log is begun again. [`LogKind::Records`]: the number in the name of its file.
+    pub log: u64,
+    /// The length of the log: in pages, or in bytes for [`LogKind::Records`].
+    pub length: u64,
+}
 
 /// A commit that an engine has written to its log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedCommit {
-    /// The number in the head of the log that changes whenever the log is begun again.
-    pub log_salt: u32,
-    /// The number of pages in the log, including those of the commit.
-    pub log_pages: u32,
+    /// The end of the commit in the log.
+    pub end: LogEnd,
     /// The number of the commit in the change feed, if changes are recorded.
     pub number: Option<NonZeroU64>,
+}
+
+/// Returns the path of a log with records, by the path of its database and its number.
+///
+/// ```
+/// use std::path::{Path, PathBuf};
+/// use marmota_store::log_copy::log_path;
+/// assert_eq!(log_path(Path::new("data/app.mem"), 7), Path::new("data/app.mem.log.7"));
+/// ```
+#[must_use]
+pub fn log_path(database: &Path, log: u64) -> PathBuf {
+    let mut name = database.as_os_str().to_owned();
+    name.push(format!(".log.{log}"));
+    name.into()
 }
 
 /// Pages that replace those of a database, in one transaction.
@@ -43,18 +77,51 @@ pub trait LoggedDatabase: Debug + Send + Sync {
     /// Returns the path of the database's file. The log is next to it.
     fn path(&self) -> &Path;
 
+    /// Returns what its log has. Default: pages.
+    fn log_kind(&self) -> LogKind {
+        LogKind::Pages
+    }
+
+    /// Returns the end of a log with records.
+    ///
+    /// # Errors
+    /// [`Closed`](marmota_model::ErrorKind::Closed) after the engine is closed,
+    /// [`Unsupported`](marmota_model::ErrorKind::Unsupported) for a log of pages.
+    fn log_end(&self) -> Result<LogEnd> {
+        Err(unsupported("a log of pages is read without its engine"))
+    }
+
+    /// Writes the database's file again, so that only the log with the returned number and later
+    /// ones follow it. Other sessions continue meanwhile.
+    ///
+    /// # Errors
+    /// As [`LoggedDatabase::log_end`], and those of the disk.
+    fn write_snapshot(&self) -> Result<u64> {
+        Err(unsupported("the file of a database with a log of pages is copied as it is"))
+    }
+
     /// Replaces pages in one transaction, which readers see as a whole. `fill` is called once, and
     /// passes any number of pages to the function that it gets.
     ///
     /// # Errors
     /// [`Closed`](marmota_model::ErrorKind::Closed) after the engine is closed; those of a commit
     /// and of `fill`, after which nothing was changed.
-    fn replace_pages(&self, fill: &mut FillPages<'_>) -> Result<()>;
+    /// [`Unsupported`](marmota_model::ErrorKind::Unsupported) for a database without pages.
+    fn replace_pages(&self, fill: &mut FillPages<'_>) -> Result<()> {
+        let _ = fill;
+        Err(unsupported("a database with a log of records has no pages"))
+    }
+}
+
+#[cold]
+fn unsupported(why: &str) -> Error {
+    Error::new(ErrorKind::Unsupported, why)
 }
 
 /// Receives the commits of an engine, and decides whether it accepts writes.
 ///
-/// The engine calls all methods except [`CommitSink::waits`] while no other commit is possible.
+/// The engine calls all methods except [`CommitSink::waits`], [`CommitSink::wait`] and
+/// [`CommitSink::check`] while no other commit is possible.
 /// Pass an implementation to [`StoreBuilder::commit_sink`](crate::StoreBuilder::commit_sink).
 pub trait CommitSink: Debug + Send + Sync {
     /// Called once, after the database was opened and before its first write.
@@ -69,19 +136,24 @@ pub trait CommitSink: Debug + Send + Sync {
     /// The error of the write, if none is accepted.
     fn check(&self) -> Result<()>;
 
-    /// Called after each commit, before it is answered.
+    /// Called after each commit, in the order of the log. It does not wait.
+    fn committed(&self, commit: LoggedCommit);
+
+    /// Called before a commit is answered: if commits have to be copied before, waits for all that
+    /// were reported so far. An engine may wait for several commits at once.
     ///
     /// # Errors
-    /// [`Lost`](marmota_model::ErrorKind::Lost) if the commit has to be copied before it is
-    /// answered, and was not in time.
-    fn committed(&self, commit: LoggedCommit) -> Result<()>;
+    /// [`Lost`](marmota_model::ErrorKind::Lost) if a commit was not copied in time.
+    fn wait(&self) -> Result<()>;
 
-    /// Returns true if [`CommitSink::committed`] waits, so that it must not be called on an event
-    /// loop.
+    /// Returns true if [`CommitSink::wait`] waits, so that it must not be called on an event loop.
     fn waits(&self) -> bool;
 
-    /// Called before the log's content is moved to the file. Returns false if the log is still
-    /// needed.
+    /// Called after the database was changed in a way that its log does not have.
+    fn changed_without_log(&self) {}
+
+    /// Called before the log's content is moved to the file, or before logs with records are deleted
+    /// whose content is in the file. Returns false if the log is still needed.
     fn before_checkpoint(&self) -> bool;
 
     /// Called before the engine removes its log at its end. Returns false if the log must stay.

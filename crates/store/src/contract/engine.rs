@@ -411,7 +411,8 @@ pub trait Engine: Send + Sync {
     fn copy_log(&self, sink: Arc<dyn CommitSink>) -> Result<()> {
         let _ = sink;
         let message = format!(
-            "the engine `{}` cannot be replicated: use a database in a file of SQLite",
+            "the engine `{}` cannot be replicated: use a file of SQLite or of the \
+             memory engine",
             self.capability().name
         );
         Err(Error::new(ErrorKind::Unsupported, message))

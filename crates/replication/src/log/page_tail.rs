@@ -1,27 +1,23 @@
-//! The end of a database's log: the pages that were read from it and are not in a segment yet.
+//! The end of SQLite's log: its pages that are not in a segment yet.
 //!
 //! The log is overwritten only after all of it is in the target, so that a primary that was killed
-//! continues where it was. The engine's own thread looks for that, so this is shared by that thread
-//! and the replicator's.
+//! continues where it was.
 
 use std::collections::VecDeque;
 use std::io;
-use std::mem;
 use std::num::NonZeroU64;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use marmota_model::Timestamp;
-use parking_lot::Mutex;
+use marmota_store::log_copy::LogEnd;
 
+use crate::log::log_tail::{
+    Checkpoint, LogLength, LogTail, NextSegment, Note, Notes, PENDING_BYTES_MAX, SEGMENT_BYTES,
+};
 use crate::log::reader::{Log, LogReader, Took};
-use crate::objects::log_position::LogPosition;
-use crate::objects::segment::{CommitEntry, SegmentBody};
-
-/// The bytes of pages after which a segment is complete.
-const SEGMENT_BYTES: usize = 16 << 20;
-/// The bytes of pages that are kept in memory while the target cannot be reached. Beyond that the
-/// log itself keeps them.
-const PENDING_BYTES_MAX: usize = 64 << 20;
+use crate::objects::log_position::{LogPlace, LogPosition};
+use crate::objects::segment::{CommitEntry, SegmentHead};
 
 /// The number of pages in the log after which the engine waits a moment for the target: some 64 MB,
 /// the length to which SQLite truncates the log as well.
@@ -31,57 +27,11 @@ const FRAMES_TO_HURRY: u32 = 14_000;
 /// The time after which a commit counts as one that is not reported, such as one of another program.
 const REPORT_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A commit that the engine has reported.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Note {
-    /// The first salt of the log.
-    pub(crate) salt: u32,
-    /// The number of pages of the log after it.
-    pub(crate) frames: u32,
-    pub(crate) number: Option<NonZeroU64>,
-    pub(crate) time_us: i64,
-}
-
-impl Note {
-    /// Returns true if both end at the same place of a log: the later commit wrote nothing.
-    pub(crate) const fn is_of_same_commit(&self, other: &Self) -> bool {
-        self.salt == other.salt && self.frames == other.frames
-    }
-}
-
-/// The reported commits that were not read yet.
-pub(crate) type Notes = Mutex<VecDeque<Note>>;
-
-/// Whether the content of the log may be moved to the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Checkpoint {
-    /// It may: all of it is in the target, or a new chain begins.
-    Allowed,
-    /// Not yet.
-    Refused { length: LogLength },
-}
-
-/// The length of a log that is not in the target yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogLength {
-    Short,
-    /// The target should have it soon.
-    Long,
-    /// It is better to wait for the target.
-    TooLong,
-}
-
-/// The end of a log.
+/// The end of a log of pages.
 #[derive(Debug)]
-pub(crate) struct Tail {
+pub(crate) struct PageTail {
     reader: LogReader,
-    pending: SegmentBody,
-    /// The end of the pending pages in the log.
-    log: Option<LogPosition>,
-    /// The number of the segment that the pending pages become.
-    next_index: u64,
-    /// The number of the first segment of the chain.
-    chain: u64,
+    next: NextSegment,
     /// The last segment without a page of the current log. A copy of the file and the segments
     /// after this one give the database.
     log_began_after: u64,
@@ -89,12 +39,6 @@ pub(crate) struct Tail {
     is_at_start: bool,
     /// The number of pages of the log when its content was last moved to the file.
     checkpointed: Option<u32>,
-    /// True once it reads the log after a segment.
-    is_started: bool,
-    /// True if pages are missing, so that a new chain has to begin.
-    is_broken: bool,
-    /// The number of the last commit in the change feed.
-    number: u64,
     log_bytes_max: u64,
     /// The number of pages of the log when the engine last waited for the target.
     waited_at: u32,
@@ -104,21 +48,11 @@ pub(crate) struct Tail {
     opened_at: Option<LogPosition>,
 }
 
-/// The content of the next segment.
-#[derive(Debug)]
-pub(crate) struct Taken {
-    pub(crate) index: u64,
-    pub(crate) chain: u64,
-    pub(crate) body: SegmentBody,
-    pub(crate) log: Option<LogPosition>,
-    pub(crate) page_bytes: u32,
-    pub(crate) number: u64,
-}
-
-impl Tail {
+impl PageTail {
     /// Creates a tail that reads nothing until it is started, before the first commit to the database
     /// that was opened.
-    pub(crate) fn new(mut reader: LogReader, log_bytes_max: u64) -> io::Result<Self> {
+    pub(crate) fn new(database: &Path, log_bytes_max: u64) -> io::Result<Self> {
+        let mut reader = LogReader::new(database);
         reader.begin()?;
         reader.read(|_| Took::More)?;
         let opened_at = reader.position();
@@ -126,16 +60,10 @@ impl Tail {
         Ok(Self {
             reader,
             opened_at,
-            pending: SegmentBody::default(),
-            log: None,
-            next_index: 0,
-            chain: 0,
+            next: NextSegment::default(),
             log_began_after: 0,
             is_at_start: false,
             checkpointed: None,
-            is_started: false,
-            is_broken: false,
-            number: 0,
             log_bytes_max,
             waited_at: 0,
             unreported: None,
@@ -145,16 +73,13 @@ impl Tail {
     /// Continues after a segment, at a position of the log. Returns false if the log does not have
     /// it, or not all before it: a power cut may have kept a later page, but not an earlier one. A log that was begun again once since is read from its beginning: a log is begun again
     /// only after all of it was in the target.
-    pub(crate) fn resume(
+    fn resume_at(
         &mut self,
         index: u64,
         chain: u64,
         number: u64,
         at: &LogPosition,
     ) -> io::Result<bool> {
-        if self.is_broken {
-            return Ok(false);
-        }
         if self.reader.resume(at)? {
             let end = self.opened_at.filter(|end| end.salts == at.salts);
             if end.is_some_and(|end| end.frames < at.frames) {
@@ -175,13 +100,8 @@ impl Tail {
     }
 
     /// Continues after a segment, if the database has no log.
-    pub(crate) fn resume_without_log(
-        &mut self,
-        index: u64,
-        chain: u64,
-        number: u64,
-    ) -> io::Result<bool> {
-        if self.is_broken || self.reader.look()? != Log::Missing {
+    fn resume_without_log(&mut self, index: u64, chain: u64, number: u64) -> io::Result<bool> {
+        if self.reader.look()? != Log::Missing {
             return Ok(false);
         }
         self.set(index, chain, number);
@@ -189,64 +109,25 @@ impl Tail {
         Ok(true)
     }
 
-    /// Begins a new chain after a segment, at the beginning of the current log.
-    pub(crate) fn begin_chain(&mut self, index: u64) -> io::Result<()> {
-        self.set(index, index + 1, self.number);
-        self.is_at_start = !self.reader.begin()?;
-        Ok(())
-    }
-
     fn set(&mut self, index: u64, chain: u64, number: u64) {
-        self.pending = SegmentBody::default();
-        self.log = None;
-        (self.next_index, self.chain, self.number) = (index + 1, chain, number);
+        self.next.set(index, chain, number);
         self.log_began_after = index;
         self.is_at_start = false;
         self.checkpointed = None;
         self.waited_at = 0;
-        (self.is_started, self.is_broken) = (true, false);
     }
 
-    /// Returns true if pages are missing.
-    pub(crate) const fn is_broken(&self) -> bool {
-        self.is_broken
-    }
-
-    /// Returns the number of the first segment of the chain.
-    pub(crate) const fn chain(&self) -> u64 {
-        self.chain
-    }
-
-    /// Returns the number of pages that were read from the current log.
-    pub(crate) const fn frames(&self) -> u32 {
-        self.reader.frames()
-    }
-
-    /// Returns the segment after which a copy of the file begins that is made from now on.
-    pub(crate) const fn copy_begins_after(&self) -> u64 {
-        self.log_began_after
-    }
-
-    /// Returns the segment with which a copy of the file is complete that was made until now.
-    pub(crate) fn copy_ends_with(&self) -> u64 {
-        if self.pending.commits.is_empty() { self.next_index - 1 } else { self.next_index }
-    }
-
-    /// Reads the commits that are new in the log, up to the size of a segment. Returns true if it
-    /// has read all.
+    /// Reads the commits that are new in the log, up to this size. Returns true if it has read all.
     ///
-    /// A commit that was not reported yet waits a moment for that: it is in the log before.
-    pub(crate) fn capture(&mut self, notes: &Notes) -> io::Result<bool> {
-        self.capture_up_to(notes, SEGMENT_BYTES, false)
-    }
-
+    /// A commit that was not reported yet waits a moment for that: it is in the log before. `is_writer`
+    /// is true if no commit is possible meanwhile.
     fn capture_up_to(
         &mut self,
         notes: &Notes,
         bytes_max: usize,
         is_writer: bool,
     ) -> io::Result<bool> {
-        if self.is_broken || !self.is_started {
+        if self.next.is_broken || !self.next.is_started {
             return Ok(true);
         }
         match self.reader.look()? {
@@ -265,21 +146,22 @@ impl Tail {
                     return Ok(true);
                 }
                 self.reader.begin()?;
-                self.log_began_after = self.next_index - 1;
+                self.log_began_after = self.next.index - 1;
                 (self.is_at_start, self.checkpointed, self.waited_at) = (false, None, 0);
             }
         }
-        if self.pending.pages.len() >= bytes_max {
+        if self.next.body.bytes.len() >= bytes_max {
             return Ok(false);
         }
-        let (pending, number) = (&mut self.pending, &mut self.number);
+        let (pending, number) = (&mut self.next.body, &mut self.next.number);
         let now = Timestamp::now().micros();
         let salt = self.reader.position().map_or(0, |at| at.salts[0]);
         let unreported = &mut self.unreported;
         let never_reported =
             self.opened_at.filter(|end| end.salts[0] == salt).map(|end| end.frames);
         let all = self.reader.read(|commit| {
-            let note = note_of(&mut notes.lock(), salt, commit.frames);
+            let end = LogEnd { log: salt.into(), length: commit.frames.into() };
+            let note = note_of(&mut notes.lock(), end);
             let may_be_reported = never_reported.is_none_or(|end| commit.frames > end);
             if note.is_none() && !is_writer && may_be_reported {
                 let since = match unreported {
@@ -293,29 +175,67 @@ impl Tail {
             let of_feed = note.and_then(|note| note.number).map_or(0, NonZeroU64::get);
             *number = of_feed.max(*number);
             pending.numbers.extend_from_slice(commit.numbers);
-            pending.pages.extend_from_slice(commit.pages);
+            pending.bytes.extend_from_slice(commit.pages);
             pending.commits.push(CommitEntry {
                 time_us: note.map_or(now, |note| note.time_us),
                 number: of_feed,
-                pages_end: u32::try_from(pending.numbers.len()).unwrap_or(u32::MAX),
+                end: u32::try_from(pending.numbers.len()).unwrap_or(u32::MAX),
                 database_pages: commit.database_pages,
             });
-            match pending.pages.len() < bytes_max {
+            match pending.bytes.len() < bytes_max {
                 true => Took::More,
                 false => Took::Enough,
             }
         })?;
-        self.log = self.reader.position();
+        self.next.log = self.reader.position().map(LogPlace::Pages);
+        self.next.page_bytes = self.reader.page_bytes();
         Ok(all)
     }
+}
 
-    /// Looks whether the content of the log may be moved to the file, after which it may be
-    /// overwritten. `in_target` is the number of the last segment that is in the target.
-    pub(crate) fn before_checkpoint(&mut self, notes: &Notes, in_target: u64) -> Checkpoint {
-        if self.is_broken {
+impl LogTail for PageTail {
+    fn next(&self) -> &NextSegment {
+        &self.next
+    }
+
+    fn next_mut(&mut self) -> &mut NextSegment {
+        &mut self.next
+    }
+
+    fn resume(&mut self, after: &SegmentHead, is_closed: bool) -> io::Result<bool> {
+        let (index, chain, number) = (after.index, after.chain, after.number);
+        match &after.log {
+            _ if self.next.is_broken => Ok(false),
+            _ if is_closed => self.resume_without_log(index, chain, number),
+            Some(LogPlace::Pages(at)) => self.resume_at(index, chain, number, at),
+            _ => Ok(false),
+        }
+    }
+
+    fn begin_chain(&mut self, index: u64) -> io::Result<()> {
+        self.set(index, index + 1, self.next.number);
+        self.is_at_start = !self.reader.begin()?;
+        Ok(())
+    }
+
+    fn capture(&mut self, notes: &Notes) -> io::Result<bool> {
+        self.capture_up_to(notes, SEGMENT_BYTES, false)
+    }
+
+    fn captured(&self) -> u64 {
+        self.reader.frames().into()
+    }
+
+    fn has_captured(&self, _: LogEnd) -> bool {
+        // What is in the file was in a log before, of which all was read.
+        true
+    }
+
+    fn before_checkpoint(&mut self, notes: &Notes, in_target: u64) -> Checkpoint {
+        if self.next.is_broken {
             return Checkpoint::Allowed;
         }
-        if !self.is_started {
+        if !self.next.is_started {
             // It is not known yet what the target has.
             if self.reader.log_bytes() < self.log_bytes_max {
                 return Checkpoint::Refused { length: LogLength::Short };
@@ -324,7 +244,7 @@ impl Tail {
             return Checkpoint::Allowed;
         }
         match self.capture_up_to(notes, PENDING_BYTES_MAX, true) {
-            Ok(true) if self.pending.commits.is_empty() && self.next_index == in_target + 1 => {
+            Ok(true) if self.next.body.commits.is_empty() && self.next.index == in_target + 1 => {
                 self.checkpointed = Some(self.reader.frames());
                 Checkpoint::Allowed
             }
@@ -350,41 +270,18 @@ impl Tail {
         }
     }
 
-    /// Records that the engine waited for the target because of the length of the log.
-    pub(crate) fn note_waited(&mut self) {
+    fn note_waited(&mut self) {
         self.waited_at = self.reader.frames();
     }
 
-    /// Takes what was read, for the next segment.
-    pub(crate) fn take(&mut self) -> Option<Taken> {
-        if self.pending.commits.is_empty() {
-            return None;
-        }
-        let index = self.next_index;
-        self.next_index += 1;
-        Some(Taken {
-            index,
-            chain: self.chain,
-            body: mem::take(&mut self.pending),
-            log: self.log,
-            page_bytes: self.reader.page_bytes(),
-            number: self.number,
-        })
-    }
-
-    /// Drops what was read: a new chain has to begin, with a snapshot.
-    #[cold]
-    pub(crate) fn give_up(&mut self, notes: &Notes, why: &str) {
-        log::warn!("replication: {why}: a new snapshot follows");
-        self.is_broken = true;
-        self.pending = SegmentBody::default();
-        notes.lock().clear();
+    fn copy_begins_after(&self, _: u64) -> u64 {
+        self.log_began_after
     }
 }
 
 /// Returns the note of the commit that ends here, and removes it and those before it.
-fn note_of(notes: &mut VecDeque<Note>, salt: u32, frames: u32) -> Option<Note> {
-    let at = notes.iter().position(|note| note.salt == salt && note.frames == frames)?;
+fn note_of(notes: &mut VecDeque<Note>, end: LogEnd) -> Option<Note> {
+    let at = notes.iter().position(|note| note.end == end)?;
     notes.drain(..at);
     notes.pop_front()
 }
