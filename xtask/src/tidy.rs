@@ -131,6 +131,7 @@ const UNSAFE: [&str; 8] = [
     "bindings/c/src/",
     "crates/http/src/reactor/ring.rs",
     "crates/http/src/reactor/ring/",
+    "crates/http/src/reactor/portable.rs",
     "crates/http/src/reactor/memory_trimmer.rs",
     "crates/http/src/reactor/thread_policy.rs",
     "crates/mariadb/src/socket.rs",

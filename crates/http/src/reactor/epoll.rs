@@ -12,9 +12,10 @@ use std::io;
 
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::reactor::event::{Event, LISTENER};
+use crate::reactor::poller::Trigger;
 use crate::reactor::task::Token;
 
 /// Events taken per turn.
@@ -37,20 +38,15 @@ impl Epoll {
         })
     }
 
-    /// Registers a connection for all its events.
-    pub(crate) fn add_connection(&self, socket: impl AsFd, token: Token) -> io::Result<()> {
+    /// Registers a source; its events carry the token.
+    pub(crate) fn add(&self, source: impl AsFd, token: Token, trigger: Trigger) -> io::Result<()> {
         use epoll::EventFlags as Flags;
-        self.add(socket, token, Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET)
-    }
-
-    /// Registers a listener. If several threads wait for the same one, one of them wakes.
-    pub(crate) fn add_listener(&self, socket: impl AsFd, token: Token) -> io::Result<()> {
-        self.add(socket, token, epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE)
-    }
-
-    /// Registers a source that is reported as long as it is readable (level-triggered).
-    pub(crate) fn add_level(&self, source: impl AsFd, token: Token) -> io::Result<()> {
-        self.add(source, token, epoll::EventFlags::IN)
+        let flags = match trigger {
+            Trigger::Edge => Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET,
+            Trigger::Level => Flags::IN,
+            Trigger::Exclusive => Flags::IN | Flags::EXCLUSIVE,
+        };
+        Ok(epoll::add(&self.epoll, source, epoll::EventData::new_u64(token), flags)?)
     }
 
     /// Removes a source.
@@ -87,9 +83,10 @@ impl Epoll {
             },
         })
     }
+}
 
-    /// Registers a source for these events; they carry its token.
-    fn add(&self, source: impl AsFd, token: Token, flags: epoll::EventFlags) -> io::Result<()> {
-        Ok(epoll::add(&self.epoll, source, epoll::EventData::new_u64(token), flags)?)
+impl AsFd for Epoll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
     }
 }

@@ -10,7 +10,7 @@
 
 use rustix::io::Errno;
 
-use crate::reactor::ring::pool::Piece;
+use crate::reactor::ring::Piece;
 use crate::reactor::task::Token;
 
 /// The thread's first listener; the following values are its other listeners.
@@ -24,7 +24,7 @@ pub(crate) const WAKEUP: Token = u64::MAX;
 /// Another source of the thread has an event.
 pub(crate) const WATCHED_SOURCES: Token = u64::MAX - 1;
 
-/// An event of a source. Those of connections differ by backend: epoll reports that a socket is
+/// An event of a source. Those of connections differ by backend: a poller reports that a socket is
 /// ready, the ring that an operation is done.
 pub(crate) enum Event {
     /// The listener with this number has new connections.
@@ -33,13 +33,13 @@ pub(crate) enum Event {
     Wakeup,
     /// A source that a handler waits for is ready.
     WatchedSources,
-    /// Epoll: the socket is readable, or may have room.
+    /// Poller: the socket is readable, or may have room.
     Ready {
         /// The connection.
         token: Token,
         /// Bytes, an end or an error can be read.
         readable: bool,
-        /// The client sends no more.
+        /// The client sends no more; always false if the poller does not report it.
         half_closed: bool,
         /// The connection is broken or closed on both sides.
         gone: bool,
@@ -72,6 +72,17 @@ pub(crate) enum Event {
     },
     /// An event without a meaning any more, such as that of a cancelled operation.
     Nothing,
+}
+
+/// The operations of the ring for a connection, which has to know them when it ends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Operations {
+    /// Receiving is in progress.
+    pub(crate) receives: bool,
+    /// A wait for room is in progress.
+    pub(crate) awaits_room: bool,
+    /// The number of the send operation.
+    pub(crate) sends: Option<u32>,
 }
 
 impl Event {

@@ -142,7 +142,7 @@ impl From<BackendError> for ServerError {
         match error {
             BackendError::Unknown(name) => Self::Backend(name),
             BackendError::Ring(error) => Self::Ring(error),
-            BackendError::Epoll(error) => Self::Thread(error),
+            BackendError::Poller(error) => Self::Thread(error),
         }
     }
 }
