@@ -74,9 +74,8 @@ impl Reactor {
             (None, Bell::Poller(shared)) => Self::Poller(Poller::wakeable(shared)),
             (None, _) => Self::Poller(Poller::new(chosen).map_err(BackendError::Poller)?),
         };
-        #[cfg(target_os = "linux")]
-        if let Bell::Counter(counter) = &inbox.bell {
-            reactor.add(counter, WAKEUP, Trigger::Level).map_err(BackendError::Poller)?;
+        if let Some(descriptor) = inbox.bell.descriptor() {
+            reactor.add(descriptor, WAKEUP, Trigger::Level).map_err(BackendError::Poller)?;
         }
         Ok(reactor)
     }

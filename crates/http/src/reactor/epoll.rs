@@ -9,8 +9,8 @@
 //! A socket leaves the instance when it is closed. This file owns no socket.
 
 use std::io;
+use std::mem::MaybeUninit;
 
-use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -25,8 +25,8 @@ const EVENTS_MAX: usize = 512;
 pub(crate) struct Epoll {
     /// The instance.
     epoll: OwnedFd,
-    /// The events of the last wait. The list keeps its memory.
-    events: Vec<epoll::Event>,
+    /// The tokens and flags of the last wait. The list keeps its memory.
+    events: Vec<(Token, epoll::EventFlags)>,
 }
 
 impl Epoll {
@@ -62,8 +62,14 @@ impl Epoll {
             tv_nsec: (ms % 1_000 * 1_000_000) as _,
         });
         self.events.clear();
-        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        // Copied, because a poller moves between threads and the system's type does not.
+        let mut events = [const { MaybeUninit::uninit() }; EVENTS_MAX];
+        match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
+            Ok((events, _)) => {
+                self.events.extend(events.iter().map(|event| (event.data.u64(), event.flags)));
+                Ok(())
+            }
+            Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
@@ -71,9 +77,8 @@ impl Epoll {
     /// Returns an event of the last wait.
     pub(crate) fn event(&self, index: usize) -> Option<Event> {
         use epoll::EventFlags as Flags;
-        let event = self.events.get(index)?;
-        let flags = event.flags;
-        Some(match event.data.u64() {
+        let &(token, flags) = self.events.get(index)?;
+        Some(match token {
             token if token >= LISTENER => Event::of_watch(token),
             token => Event::Ready {
                 token,

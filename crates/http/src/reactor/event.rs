@@ -26,6 +26,7 @@ pub(crate) const WATCHED_SOURCES: Token = u64::MAX - 1;
 
 /// An event of a source. Those of connections differ by backend: a poller reports that a socket is
 /// ready, the ring that an operation is done.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only a ring has them"))]
 pub(crate) enum Event {
     /// The listener with this number has new connections.
     Listener(usize),
@@ -75,6 +76,7 @@ pub(crate) enum Event {
 }
 
 /// The operations of the ring for a connection, which has to know them when it ends.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only a ring reads them"))]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Operations {
     /// Receiving is in progress.

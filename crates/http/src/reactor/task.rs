@@ -15,8 +15,9 @@ use std::task::{Wake, Waker};
 
 #[cfg(target_os = "linux")]
 use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::BorrowedFd;
 #[cfg(target_os = "linux")]
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 
 use crate::reactor::backend::ChosenBackend;
 use crate::reactor::portable::SharedPoller;
@@ -61,6 +62,15 @@ impl Bell {
                 Ok(Self::Counter(eventfd(0, flags)?))
             }
             _ => SharedPoller::new().map(Self::Poller),
+        }
+    }
+
+    /// Returns the descriptor that the thread's reactor must watch, unless the bell is its poller.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            #[cfg(target_os = "linux")]
+            Self::Counter(counter) => Some(counter.as_fd()),
+            Self::Silent | Self::Poller(_) => None,
         }
     }
 }

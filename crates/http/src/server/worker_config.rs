@@ -20,6 +20,7 @@ use crate::server::worker::{Common, Worker};
 use crate::socket::listener::Listener;
 
 /// Everything that a server thread needs to start.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux schedules threads"))]
 pub(crate) struct WorkerConfig {
     /// One listener for each address of the server; other threads may share them.
     pub(crate) listeners: Vec<Arc<Listener>>,
