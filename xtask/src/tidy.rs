@@ -127,7 +127,7 @@ const ARROWS: [(&str, &[&str]); 33] = [
 ];
 
 /// The only files and folders of libraries with unsafe code.
-const UNSAFE: [&str; 8] = [
+const UNSAFE: [&str; 9] = [
     "bindings/c/src/",
     "crates/http/src/reactor/ring.rs",
     "crates/http/src/reactor/ring/",

@@ -57,8 +57,9 @@ use crate::message::thread_locals::ThreadLocals;
 use crate::proto::head::{BodyLength, Span};
 use crate::proto::paths::Found;
 use crate::proto::status::Status;
+use crate::reactor::event::Token;
 use crate::reactor::memory_trimmer;
-use crate::reactor::task::{self, Token};
+use crate::reactor::task;
 use crate::routing::router::Routes;
 use crate::socket::address::Peer;
 use crate::socket::socket_codec::{ListenerOptions, SocketCodec};
@@ -169,8 +170,8 @@ impl Connection {
     /// Notes that bytes may have arrived; `half_closed` means that no more will follow. Only pollers
     /// report this; the ring delivers the bytes themselves.
     ///
-    /// If the poller does not report that the client has closed its side, the socket is asked,
-    /// unless it is read from next.
+    /// If the poller does not report that the client has closed its side, it looks at the
+    /// socket, unless it is read from next.
     pub(crate) fn note_readable(&mut self, half_closed: bool, local: &ThreadLocals) {
         self.readable = true;
         self.half_closed |= half_closed

@@ -15,6 +15,7 @@
 
 pub(crate) mod backend;
 pub(crate) mod batch_scheduling;
+pub(crate) mod bell;
 pub(crate) mod descriptors;
 #[cfg(target_os = "linux")]
 pub(crate) mod epoll;
@@ -44,10 +45,11 @@ use rustix::fd::{AsFd, OwnedFd};
 pub(crate) use no_ring as ring;
 
 use crate::reactor::backend::{BackendError, ChosenBackend};
-use crate::reactor::event::{Event, LISTENER, WAKEUP, WATCHED_SOURCES};
-use crate::reactor::poller::{Poller, Trigger};
+use crate::reactor::bell::Bell;
+use crate::reactor::event::{Event, LISTENER, Token, Trigger, WAKEUP, WATCHED_SOURCES};
+use crate::reactor::poller::Poller;
 use crate::reactor::ring::Ring;
-use crate::reactor::task::{Bell, Inbox, Token};
+use crate::reactor::task::Inbox;
 
 /// The waiting of one thread, by any backend.
 pub(crate) enum Reactor {

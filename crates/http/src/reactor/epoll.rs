@@ -14,9 +14,7 @@ use std::mem::MaybeUninit;
 use rustix::event::{Timespec, epoll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::reactor::event::{Event, LISTENER};
-use crate::reactor::poller::Trigger;
-use crate::reactor::task::Token;
+use crate::reactor::event::{Event, LISTENER, Token, Trigger};
 
 /// Events taken per turn.
 const EVENTS_MAX: usize = 512;

@@ -11,7 +11,10 @@
 use rustix::io::Errno;
 
 use crate::reactor::ring::Piece;
-use crate::reactor::task::Token;
+
+/// The name of a connection: its slot and the slot's generation. A slot that is reused has another
+/// generation, so that a late wake-up does not reach the next connection.
+pub(crate) type Token = u64;
 
 /// The thread's first listener; the following values are its other listeners.
 pub(crate) const LISTENER: Token = 0xF << 60;
@@ -23,6 +26,17 @@ const LAST_LISTENER: Token = LISTENER + LISTENERS_MAX as Token - 1;
 pub(crate) const WAKEUP: Token = u64::MAX;
 /// Another source of the thread has an event.
 pub(crate) const WATCHED_SOURCES: Token = u64::MAX - 1;
+
+/// When a source is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trigger {
+    /// When bytes, an end or room arrive: once for each change.
+    Edge,
+    /// As long as it is readable.
+    Level,
+    /// As long as it is readable, to one of the threads that wait for it, if the system can do this.
+    Exclusive,
+}
 
 /// An event of a source. Those of connections differ by backend: a poller reports that a socket is
 /// ready, the ring that an operation is done.

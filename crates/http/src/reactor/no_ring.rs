@@ -5,8 +5,7 @@ use std::io;
 
 use rustix::fd::{AsFd, OwnedFd};
 
-use crate::reactor::event::{Event, Operations};
-use crate::reactor::task::Token;
+use crate::reactor::event::{Event, Operations, Token};
 
 /// A ring, of which there are no values.
 #[derive(Debug)]

@@ -11,20 +11,8 @@ use rustix::fd::{AsFd, OwnedFd};
 use crate::reactor::backend::ChosenBackend;
 #[cfg(target_os = "linux")]
 use crate::reactor::epoll::Epoll;
-use crate::reactor::event::Event;
+use crate::reactor::event::{Event, Token, Trigger};
 use crate::reactor::portable::{Portable, SharedPoller};
-use crate::reactor::task::Token;
-
-/// When a source is reported.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trigger {
-    /// When bytes, an end or room arrive: once for each change.
-    Edge,
-    /// As long as it is readable.
-    Level,
-    /// As long as it is readable, to one of the threads that wait for it, if the system can do this.
-    Exclusive,
-}
 
 /// The readiness of many sources, for one thread.
 pub(crate) enum Poller {

@@ -1,7 +1,7 @@
 //! The portable backend: the crate `polling` over epoll, kqueue or event ports.
 //!
 //! It is for systems without epoll. A turn takes more system calls than with epoll, and a short
-//! read is followed by another one, because the events do not tell whether a client has closed its
+//! read is followed by another one, because the events do not show that a client has closed its
 //! side.
 //!
 //! Another thread wakes the wait by a notification of the poller, so no event counter is needed.
@@ -18,9 +18,7 @@ use std::time::Duration;
 use polling::{Event as PollEvent, Events, PollMode, Poller};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use crate::reactor::event::{Event, LISTENER, WAKEUP};
-use crate::reactor::poller::Trigger;
-use crate::reactor::task::Token;
+use crate::reactor::event::{Event, LISTENER, Token, Trigger, WAKEUP};
 
 /// A key of `polling` is a `usize`; a token has 64 bits.
 const _: () = assert!(size_of::<usize>() == size_of::<Token>(), "needs a 64-bit system");

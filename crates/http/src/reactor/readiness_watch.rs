@@ -16,9 +16,8 @@ use rustix::fd::AsFd;
 
 use crate::reactor::Reactor;
 use crate::reactor::backend::ChosenBackend;
-use crate::reactor::event::Event;
-use crate::reactor::poller::{Poller, Trigger};
-use crate::reactor::task::Token;
+use crate::reactor::event::{Event, Token, Trigger};
+use crate::reactor::poller::Poller;
 
 /// The function that a thread calls when a watched source is ready. It runs on the server's thread,
 /// so it must be short: wake a task, or set a flag.

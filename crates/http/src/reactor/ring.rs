@@ -30,8 +30,7 @@ pub(crate) use pool::Piece;
 use pool::Pool;
 use rustix::io::Errno;
 
-use crate::reactor::event::{Event, Operations};
-use crate::reactor::task::Token;
+use crate::reactor::event::{Event, Operations, Token};
 
 /// The length of the submission queue: when it is full, operations are submitted in any case.
 const SUBMISSIONS: u32 = 512;

@@ -13,18 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
 
-#[cfg(target_os = "linux")]
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::fd::BorrowedFd;
-#[cfg(target_os = "linux")]
-use rustix::fd::{AsFd, OwnedFd};
-
-use crate::reactor::backend::ChosenBackend;
-use crate::reactor::portable::SharedPoller;
-
-/// The name of a connection: its slot and the slot's generation. A slot that is reused has another
-/// generation, so that a late wake-up does not reach the next connection.
-pub(crate) type Token = u64;
+use crate::reactor::bell::Bell;
+use crate::reactor::event::Token;
 
 thread_local! {
     /// The inbox of the current server thread, and the tokens woken on it.
@@ -38,41 +28,6 @@ struct CurrentThread {
     inbox: usize,
     /// The tokens woken on the thread since it last took them.
     woken: Vec<Token>,
-}
-
-/// The means by which other threads end a thread's wait.
-#[derive(Debug)]
-pub(crate) enum Bell {
-    /// The thread does not wait in a reactor.
-    Silent,
-    /// An event counter (eventfd(2)) that the thread's reactor watches.
-    #[cfg(target_os = "linux")]
-    Counter(OwnedFd),
-    /// A notification of the thread's poller.
-    Poller(Arc<SharedPoller>),
-}
-
-impl Bell {
-    /// Creates the bell for a thread with this backend.
-    pub(crate) fn new(chosen: ChosenBackend) -> std::io::Result<Self> {
-        match chosen {
-            #[cfg(target_os = "linux")]
-            ChosenBackend::Ring | ChosenBackend::RingOrEpoll | ChosenBackend::Epoll => {
-                let flags = EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC;
-                Ok(Self::Counter(eventfd(0, flags)?))
-            }
-            _ => SharedPoller::new().map(Self::Poller),
-        }
-    }
-
-    /// Returns the descriptor that the thread's reactor must watch, unless the bell is its poller.
-    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        match self {
-            #[cfg(target_os = "linux")]
-            Self::Counter(counter) => Some(counter.as_fd()),
-            Self::Silent | Self::Poller(_) => None,
-        }
-    }
 }
 
 /// The tokens that other threads wake, and the bell that ends the thread's wait.
@@ -107,15 +62,7 @@ impl Inbox {
 
     /// Ends the thread's wait.
     pub(crate) fn notify(&self) {
-        match &self.bell {
-            Bell::Silent => {}
-            // A full counter (EAGAIN) is signalled already.
-            #[cfg(target_os = "linux")]
-            Bell::Counter(counter) => {
-                let _ = rustix::io::write(counter, &1u64.to_ne_bytes());
-            }
-            Bell::Poller(shared) => shared.notify(),
-        }
+        self.bell.ring();
     }
 
     /// Returns how often the thread has emptied it. After [`Inbox::notify`] the number grows, unless
@@ -139,10 +86,7 @@ impl Inbox {
 
     /// Moves what other threads left into `tokens`; called when the bell has rung.
     pub(crate) fn collect(&self, tokens: &mut Vec<Token>) {
-        #[cfg(target_os = "linux")]
-        if let Bell::Counter(counter) = &self.bell {
-            let _ = rustix::io::read(counter, &mut [0u8; 8]);
-        }
+        self.bell.silence();
         self.collections.fetch_add(1, Ordering::Relaxed);
         tokens.append(&mut self.tokens.lock().unwrap_or_else(PoisonError::into_inner));
     }
