@@ -103,15 +103,10 @@ mod tests {
         assert!(passwords.suits("correct horse", Some(&hash)));
         assert!(!passwords.suits("correct house", Some(&hash)));
         assert!(!passwords.suits("correct horse", None));
-        let nobodys = PasswordHash::new(&passwords.nobodys).unwrap();
-        let stored = PasswordHash::new(&hash).unwrap();
-        assert_eq!(
-            (&nobodys.algorithm, nobodys.version, &nobodys.params),
-            (&stored.algorithm, stored.version, &stored.params),
-            "the same cost"
-        );
-        assert_eq!(nobodys.hash.unwrap().len(), stored.hash.unwrap().len());
-        assert_eq!(nobodys.salt.unwrap().len(), stored.salt.unwrap().len());
+        // The comparison without a hash has the same cost.
+        assert!(PasswordHash::new(&passwords.nobodys).is_ok(), "{}", passwords.nobodys);
+        assert!(passwords.nobodys.starts_with("$argon2id$v=19$m=64,t=1,p=1$"));
+        assert_eq!(passwords.nobodys.len(), hash.len());
         assert!(!passwords.suits("correct horse", Some("no hash")));
         assert_ne!(hash, passwords.hash("correct horse").unwrap());
         assert!(passwords.hash("short").is_err());
