@@ -17,7 +17,7 @@
 //! - `lingering_close.rs`, `redirect_responder.rs`: two ways in which connections end.
 //! - `slab.rs`: the connections of a thread.
 //!
-//! Two backends drive it. With epoll the connection reads and writes its socket itself
+//! Two kinds of backends drive it. With a poller the connection reads and writes its socket itself
 //! ([`Intake::Own`]). With io_uring the ring delivers bytes and sends output; small differences
 //! apart, the same functions run.
 
@@ -46,7 +46,7 @@ use std::task::{Context, Poll};
 use rustix::buffer::spare_capacity;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, recv, send, sendmsg};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, recv, send, sendmsg};
 
 use state::{BodyProgress, Intake, Outgoing, Phase, READ_BYTES, Served, Timing, make_room, own};
 pub(crate) use state::{Connection, Fate, RingRequest};
@@ -57,11 +57,13 @@ use crate::message::thread_locals::ThreadLocals;
 use crate::proto::head::{BodyLength, Span};
 use crate::proto::paths::Found;
 use crate::proto::status::Status;
+use crate::reactor::event::Token;
 use crate::reactor::memory_trimmer;
-use crate::reactor::task::{self, Token};
+use crate::reactor::task;
 use crate::routing::router::Routes;
 use crate::socket::address::Peer;
 use crate::socket::socket_codec::{ListenerOptions, SocketCodec};
+use crate::socket::system::SEND_FLAGS;
 
 /// Maximum reads in one call of `drive`, before other connections are served. A client that sends
 /// without pause would otherwise have the thread for itself.
@@ -165,11 +167,17 @@ impl Connection {
         &self.socket
     }
 
-    /// Notes that bytes may have arrived; `half_closed` means that no more will follow. Only epoll
-    /// reports this; the ring delivers the bytes themselves.
-    pub(crate) fn note_readable(&mut self, half_closed: bool) {
+    /// Notes that bytes may have arrived; `half_closed` means that no more will follow. Only pollers
+    /// report this; the ring delivers the bytes themselves.
+    ///
+    /// If the poller does not report that the client has closed its side, it looks at the
+    /// socket, unless it is read from next.
+    pub(crate) fn note_readable(&mut self, half_closed: bool, local: &ThreadLocals) {
         self.readable = true;
-        self.half_closed |= half_closed;
+        self.half_closed |= half_closed
+            || (!local.reports_half_close
+                && matches!(self.phase, Phase::Waiting { .. } | Phase::Streaming(_))
+                && has_ended(&self.socket));
     }
 
     /// Polls the waiting handler, if there is one, and continues. Called when the connection's task
@@ -374,7 +382,8 @@ impl Connection {
     /// calls it only once.
     ///
     /// Room is made for the rest of a body of known length, or for [`READ_BYTES`]. A read that
-    /// fills all room is followed by another one; otherwise epoll reports the next bytes.
+    /// fills all room is followed by another one; otherwise an event reports
+    /// the next bytes.
     #[inline(always)]
     fn read(&mut self, local: &mut ThreadLocals) -> Fate {
         if self.link.is_some() {
@@ -403,7 +412,7 @@ impl Connection {
             }
             Ok((count, _)) => {
                 local.note_received(count);
-                self.readable = count == room || self.half_closed;
+                self.readable = count == room || self.half_closed || !local.reports_half_close;
             }
             Err(Errno::AGAIN) => self.readable = false,
             Err(Errno::INTR) => {}
@@ -468,15 +477,10 @@ impl Connection {
             let unsent = &self.output[self.sent..];
             let sent = match &self.tail {
                 None if unsent.is_empty() => break,
-                None => send(&self.socket, unsent, SendFlags::NOSIGNAL),
+                None => send(&self.socket, unsent, SEND_FLAGS),
                 Some((body, offset)) => {
                     let slices = [IoSlice::new(unsent), IoSlice::new(&body.as_bytes()[*offset..])];
-                    sendmsg(
-                        &self.socket,
-                        &slices,
-                        &mut SendAncillaryBuffer::default(),
-                        SendFlags::NOSIGNAL,
-                    )
+                    sendmsg(&self.socket, &slices, &mut SendAncillaryBuffer::default(), SEND_FLAGS)
                 }
             };
             match sent {
@@ -589,5 +593,16 @@ impl Connection {
     pub(crate) fn drain(&mut self, local: &mut ThreadLocals) -> Fate {
         self.readable = self.intake == Intake::Own;
         self.drive(local)
+    }
+}
+
+/// Returns true if the next read of a socket returns the end of the client's bytes, or an error.
+#[cold]
+fn has_ended(socket: &OwnedFd) -> bool {
+    let mut byte = [0; 1];
+    match recv(socket, &mut byte, RecvFlags::PEEK) {
+        Ok((_, count)) => count == 0,
+        Err(Errno::AGAIN | Errno::INTR) => false,
+        Err(_) => true,
     }
 }

@@ -59,7 +59,7 @@ use crate::message::writer::{Persistence, ReplyTo, ResponseWriter, Tail};
 use crate::proto::method::Method;
 use crate::proto::paths::Found;
 use crate::proto::status::Status;
-use crate::reactor::task::Token;
+use crate::reactor::event::Token;
 use crate::routing::admission::Admission;
 use crate::routing::dispatch::{self, RunResult};
 use crate::routing::router::Routes;

@@ -40,6 +40,7 @@ use crate::proto::head::Span;
 use crate::proto::method::Method;
 use crate::proto::paths::Found;
 use crate::proto::status::Status;
+use crate::reactor::bell::Bell;
 use crate::reactor::task::Inbox;
 use crate::routing::admission::Admission;
 use crate::routing::dispatch::{self, RunResult};
@@ -189,7 +190,7 @@ impl<'r> InProcessCall<'r> {
         let limits = Limits::default();
         let bodies = Budget::new(limits.held_body_bytes_max);
         let (context, endpoints) = (Arc::clone(&routes.context), routes.endpoints().count());
-        let inbox = Inbox::new()?;
+        let inbox = Inbox::new(Bell::Silent);
         let local = ThreadLocals::new(limits, context, endpoints, inbox, bodies, "");
         Ok(Self { routes, local, output: Vec::new(), upload: None })
     }

@@ -62,7 +62,9 @@
 //! | `schemars` | no | descriptions of routes for OpenAPI |
 //! | `tracing` | no | a span for each request |
 //!
-//! Linux only: it requires io_uring or epoll ([`Backend`]), and SO_REUSEPORT.
+//! It is made for Linux, with io_uring or epoll ([`Backend`]). [`Backend::Portable`] is for
+//! development on other Unix systems: the crate compiles for macOS, where it has never run. Windows
+//! is not supported.
 
 #[cfg(feature = "extract")]
 pub mod extract;

@@ -22,7 +22,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc;
 
-use rustix::thread::{CpuSet, sched_getaffinity};
 use signal_hook::iterator::Signals;
 
 use crate::message::limits::Limits;
@@ -30,6 +29,7 @@ use crate::message::sites::{SiteError, Sites};
 use crate::middleware::observer::Observing;
 use crate::reactor::backend::Backend;
 use crate::reactor::batch_scheduling::BatchScheduling;
+use crate::reactor::bell::Bell;
 use crate::reactor::descriptors::{Descriptors, raise_descriptors_max};
 use crate::reactor::event::LISTENERS_MAX;
 use crate::reactor::task::Inbox;
@@ -355,7 +355,9 @@ impl Server {
             #[cfg(feature = "tls")]
             tls: entry.tls.clone(),
         };
-        let inboxes = (0..servers * threads).map(|_| Inbox::new()).collect::<io::Result<Vec<_>>>();
+        let inboxes = (0..servers * threads)
+            .map(|_| Bell::new(settled).map(Inbox::new))
+            .collect::<io::Result<Vec<_>>>();
         let inboxes: Arc<[Arc<Inbox>]> = inboxes.map_err(ServerError::Thread)?.into();
         running.handle.inboxes = Arc::clone(&inboxes);
         let (ready, readiness) = mpsc::channel();
@@ -444,8 +446,10 @@ impl Server {
 
 /// Returns the numbers of the cores that the process may use, by its CPU affinity.
 fn cores() -> Vec<usize> {
-    match sched_getaffinity(None) {
-        Ok(set) => (0..CpuSet::MAX_CPU).filter(|&core| set.is_set(core)).collect(),
-        Err(_) => (0..std::thread::available_parallelism().map_or(1, usize::from)).collect(),
+    #[cfg(target_os = "linux")]
+    if let Ok(set) = rustix::thread::sched_getaffinity(None) {
+        let cores = 0..rustix::thread::CpuSet::MAX_CPU;
+        return cores.filter(|&core| set.is_set(core)).collect();
     }
+    (0..std::thread::available_parallelism().map_or(1, usize::from)).collect()
 }

@@ -11,6 +11,7 @@
 //! | `bound` | all addresses of a server, distributed to its groups of threads |
 //! | `port_lock` | ports that one server has exclusively |
 //! | `proxies` | the peers that may name the client |
+//! | `system` | calls on sockets that differ between systems |
 //! | `socket_codec` | the header of a proxy and TLS, on bytes |
 //! | `tls` | certificates, and the encryption of a connection |
 
@@ -20,5 +21,6 @@ pub(crate) mod listener;
 pub(crate) mod port_lock;
 pub(crate) mod proxies;
 pub(crate) mod socket_codec;
+pub(crate) mod system;
 #[cfg(feature = "tls")]
 pub(crate) mod tls;

@@ -326,7 +326,8 @@ impl Diagnostics {
         self
     }
 
-    /// Serves the metrics of the server and the store at `/metrics`.
+    /// Serves the metrics of the server and the store at `/metrics`. Those of the store are on this
+    /// route only.
     ///
     /// ```
     /// # use marmota_memory::Memory;
@@ -344,8 +345,6 @@ impl Diagnostics {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn metrics(mut self, metrics: &Metrics) -> Self {
-        let store = self.shared.store.clone();
-        metrics.add_collector(move |text| prometheus::write_store(text, &store));
         self.metrics = Some(metrics.clone());
         self
     }
@@ -467,8 +466,11 @@ impl Diagnostics {
             Some(metrics) => router.on(
                 Method::Get,
                 "/metrics",
-                endpoint(&shared, move |_, _| {
-                    let text = metrics.text().into_bytes();
+                endpoint(&shared, move |shared, _| {
+                    // Not a collector: the server's metrics outlive a store that is replaced.
+                    let mut text = metrics.text();
+                    prometheus::write_store(&mut text, &shared.store);
+                    let text = text.into_bytes();
                     Ok(Response::with_body("text/plain; version=0.0.4; charset=utf-8", text))
                 }),
             ),

@@ -134,6 +134,12 @@ fn change_under_load(edits: usize) {
     let inserted = inserted.load(Ordering::Relaxed);
     let (_, count) = served.request("GET", "/api/note?limit=1&count=true", &token, &Value::Null);
     assert_eq!(count["count"], inserted, "{count}");
+    let metrics = ureq::get(format!("{}/metrics", served.url))
+        .header("Authorization", format!("Bearer {token}"))
+        .call();
+    let metrics = metrics.unwrap().body_mut().read_to_string().unwrap();
+    let stores = metrics.matches("# TYPE marmota_engine_commits_total").count();
+    assert_eq!(stores, 1, "numbers of closed stores");
     let after = served.memory_bytes();
     println!(
         "{applied} of {edits} changes; {inserted} inserts and reads; longest request {} ms; \

@@ -7,6 +7,8 @@
 use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use argon2::{Algorithm, Argon2, Params, Version};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
 use marmota_model::{Error, ErrorKind, Result, Violation};
 
 use crate::credentials::token::random;
@@ -25,7 +27,7 @@ pub(crate) struct Passwords {
 }
 
 impl Passwords {
-    /// Creates the hasher; `memory_kib` is in KiB. It computes one hash.
+    /// Creates the hasher; `memory_kib` is in KiB.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] for a cost that Argon2 does not permit.
@@ -36,9 +38,11 @@ impl Passwords {
             Error::new(ErrorKind::Invalid, message).with_source(error.to_string())
         })?;
         let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
-        let mut passwords = Self { argon2, nobodys: String::new() };
-        passwords.nobodys = passwords.hash_of(&random::<16>()?)?;
-        Ok(passwords)
+        // No password has this hash, and to compare with it costs as much as with any other. To
+        // compute one would take time and memory at each start.
+        let [salt, hash] = [encode(&random::<16>()?), encode(&random::<32>()?)];
+        let nobodys = format!("$argon2id$v=19$m={memory_kib},t={passes},p=1${salt}${hash}");
+        Ok(Self { argon2, nobodys })
     }
 
     /// Returns the hash of a new password.
@@ -82,6 +86,11 @@ impl Passwords {
     }
 }
 
+/// Encodes bytes as PHC strings contain them.
+fn encode(bytes: &[u8]) -> String {
+    STANDARD_NO_PAD.encode(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,6 +103,10 @@ mod tests {
         assert!(passwords.suits("correct horse", Some(&hash)));
         assert!(!passwords.suits("correct house", Some(&hash)));
         assert!(!passwords.suits("correct horse", None));
+        // The comparison without a hash has the same cost.
+        assert!(PasswordHash::new(&passwords.nobodys).is_ok(), "{}", passwords.nobodys);
+        assert!(passwords.nobodys.starts_with("$argon2id$v=19$m=64,t=1,p=1$"));
+        assert_eq!(passwords.nobodys.len(), hash.len());
         assert!(!passwords.suits("correct horse", Some("no hash")));
         assert_ne!(hash, passwords.hash("correct horse").unwrap());
         assert!(passwords.hash("short").is_err());

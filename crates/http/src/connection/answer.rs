@@ -20,7 +20,8 @@ use crate::proto::head::{BodyLength, Version};
 use crate::proto::method::Method;
 use crate::proto::paths::Found;
 use crate::proto::status::Status;
-use crate::reactor::task::{Task, Token};
+use crate::reactor::event::Token;
+use crate::reactor::task::Task;
 use crate::routing::dispatch::{self, RunResult};
 
 impl Connection {

@@ -14,7 +14,7 @@ use std::task::Poll;
 
 use rustix::buffer::spare_capacity;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::net::{RecvFlags, recv, send};
 
 #[cfg(feature = "tls")]
 use crate::connection::redirect_responder::RedirectResponder;
@@ -24,6 +24,7 @@ use crate::message::observe::ConnectionEvent;
 use crate::message::protocol::LINGER_BYTES_MAX;
 use crate::message::thread_locals::ThreadLocals;
 use crate::socket::socket_codec::{CodecEvent, SocketCodec};
+use crate::socket::system::SEND_FLAGS;
 
 /// Bytes of an answer that are encrypted at once: four records. More would be encrypted for clients
 /// that may not read it.
@@ -48,7 +49,7 @@ impl Connection {
             }
             Ok((count, _)) => {
                 local.note_received(count);
-                self.readable = count == room || self.half_closed;
+                self.readable = count == room || self.half_closed || !local.reports_half_close;
                 self.take_through(&mut sealed, local);
                 Fate::Keep
             }
@@ -152,7 +153,7 @@ impl Connection {
                 self.hand_over(local);
                 return Poll::Pending;
             }
-            match send(&self.socket, &link.outgoing[link.sent..], SendFlags::NOSIGNAL) {
+            match send(&self.socket, &link.outgoing[link.sent..], SEND_FLAGS) {
                 Ok(count) => {
                     progressed = true;
                     local.note_sent(count);
@@ -218,7 +219,7 @@ impl Connection {
             && link.close()
         {
             // The connection ends, whether or not the message arrives.
-            let _ = send(&self.socket, &link.outgoing, SendFlags::NOSIGNAL);
+            let _ = send(&self.socket, &link.outgoing, SEND_FLAGS);
         }
     }
 }

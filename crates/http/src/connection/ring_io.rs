@@ -18,7 +18,7 @@ use crate::connection::state::{
     Connection, Fate, Intake, Outgoing, Phase, RingRequest, Timing, make_room, own,
 };
 use crate::message::thread_locals::ThreadLocals;
-use crate::reactor::ring::Operations;
+use crate::reactor::event::Operations;
 
 /// Maximum number of bytes that wait after an unanswered request before the ring is stopped.
 const WAITING_BYTES_MAX: usize = 64 * 1024;

@@ -3,7 +3,7 @@
 //! connection.
 
 use crate::connection::state::Connection;
-use crate::reactor::task::Token;
+use crate::reactor::event::Token;
 
 /// The connections of a thread.
 #[derive(Default)]

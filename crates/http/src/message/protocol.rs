@@ -1,7 +1,7 @@
 //! Other protocols on a connection that HTTP/1.1 has released, as after 101: bytes in, bytes out.
 //!
 //! A [`Protocol`] owns no socket and no timer. The connection reads, sends and keeps the time for
-//! it, in the same way on io_uring and epoll. WebSocket and HTTP/2 are protocols of this kind;
+//! it, in the same way with all backends. WebSocket and HTTP/2 are protocols of this kind;
 //! applications can add their own by [`Response::upgraded`](crate::Response::upgraded).
 //!
 //! ```text

@@ -64,6 +64,9 @@ pub(crate) struct ThreadLocals {
     /// The number of times that the routes were about to be replaced. A protocol that took over its
     /// connection at another number belongs to routes that are going away.
     pub(crate) epoch: u32,
+    /// The reactor reports when a client has closed its side, so that a short read is the last one
+    /// until the next event.
+    pub(crate) reports_half_close: bool,
     /// The inbox for wake-ups from other threads.
     pub(crate) inbox: Arc<Inbox>,
     /// Milliseconds on a clock that never goes back, read once per turn.
@@ -136,6 +139,7 @@ impl ThreadLocals {
             replacement: None,
             held_back: false,
             epoch: 0,
+            reports_half_close: true,
             inbox,
             now_ms: 0,
             draining: false,

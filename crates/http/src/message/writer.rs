@@ -22,7 +22,8 @@ use crate::message::thread_locals::ThreadLocals;
 use crate::proto::head::is_value;
 use crate::proto::header::{HeaderError, check_header};
 use crate::proto::status::Status;
-use crate::reactor::task::{Task, Token};
+use crate::reactor::event::Token;
+use crate::reactor::task::Task;
 pub(crate) use reply::{Framing, Persistence, ReplyTo, Tail};
 
 /// The length from which a body is sent from where it is instead of being copied after its head:

@@ -52,7 +52,8 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symlinks {
-    /// Links that stay within the folder. On kernels before 5.6 no link is followed.
+    /// Links that stay within the folder. On kernels before 5.6, and on other systems
+    /// than Linux, no link is followed.
     #[default]
     Within,
     /// No links: a path with one is answered with 404.

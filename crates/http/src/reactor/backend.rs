@@ -1,4 +1,5 @@
-//! The choice between io_uring and epoll, with a check whether io_uring is allowed.
+//! The choice between io_uring, epoll and the portable backend, with a check whether io_uring is
+//! allowed.
 //!
 //! The choice is made once, when a server starts. A kernel that is too old, a container that
 //! forbids the system calls (seccomp), and a limit on locked memory all show only in an attempt, so
@@ -19,11 +20,11 @@ pub(crate) enum BackendError {
     Unknown(String),
     /// The kernel does not allow a ring.
     Ring(io::Error),
-    /// The kernel has no room for an epoll instance.
-    Epoll(io::Error),
+    /// The kernel has no room for another poller, or no epoll.
+    Poller(io::Error),
 }
 
-/// The way in which a server's threads wait, read and write. Answers are the same with both.
+/// The way in which a server's threads wait, read and write. Answers are the same with all.
 ///
 /// io_uring needs fewer system calls: one per turn of a thread instead of two per connection that
 /// is ready. Choose it by name only if the server must not start without it.
@@ -38,15 +39,18 @@ pub(crate) enum BackendError {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Backend {
-    /// The value of the environment variable `MARMOTA_HTTP_BACKEND` (`ring`, `epoll` or `auto`). If
-    /// it is unset, empty or `auto`: io_uring where the kernel supports and allows it, otherwise
-    /// epoll. The default.
+    /// The value of the environment variable `MARMOTA_HTTP_BACKEND` (`ring`, `epoll`, `portable`
+    /// or `auto`). If it is unset, empty or `auto`: io_uring where the kernel supports and allows
+    /// it, otherwise epoll; on other systems than Linux, the portable backend. The default.
     #[default]
     Auto,
     /// io_uring, from Linux 6.1 on. Many containers forbid it; the server then does not start.
     Ring,
     /// epoll, available on every Linux.
     Epoll,
+    /// The readiness that the system has: kqueue on macOS and BSD, epoll on Linux. It needs more
+    /// system calls than [`Backend::Epoll`]; use it where that is missing.
+    Portable,
 }
 
 impl Backend {
@@ -56,6 +60,7 @@ impl Backend {
             Some("" | "auto") => Ok(Self::Auto),
             Some("ring") => Ok(Self::Ring),
             Some("epoll") => Ok(Self::Epoll),
+            Some("portable") => Ok(Self::Portable),
             _ => Err(BackendError::Unknown(value.to_string_lossy().into_owned())),
         }
     }
@@ -70,6 +75,8 @@ impl Backend {
             chosen => chosen,
         };
         match wanted {
+            Self::Portable => Ok(ChosenBackend::Portable),
+            Self::Auto if !cfg!(target_os = "linux") => Ok(ChosenBackend::Portable),
             Self::Epoll => Ok(ChosenBackend::Epoll),
             Self::Ring => probe().map(|()| ChosenBackend::Ring).map_err(BackendError::Ring),
             Self::Auto => Ok(probe().map_or(ChosenBackend::Epoll, |()| ChosenBackend::RingOrEpoll)),
@@ -86,6 +93,8 @@ pub(crate) enum ChosenBackend {
     RingOrEpoll,
     /// The thread uses epoll.
     Epoll,
+    /// The thread uses the portable backend.
+    Portable,
 }
 
 impl ChosenBackend {
@@ -94,6 +103,7 @@ impl ChosenBackend {
         match self {
             Self::Ring | Self::RingOrEpoll => Backend::Ring,
             Self::Epoll => Backend::Epoll,
+            Self::Portable => Backend::Portable,
         }
     }
 }
@@ -115,6 +125,7 @@ mod tests {
         let named = |name: &str| Backend::named(OsStr::new(name));
         assert_eq!(named("ring").unwrap(), Backend::Ring);
         assert_eq!(named("epoll").unwrap(), Backend::Epoll);
+        assert_eq!(named("portable").unwrap(), Backend::Portable);
         assert_eq!(named("auto").unwrap(), Backend::Auto);
         let error = named("io_uring").unwrap_err();
         assert!(matches!(error, BackendError::Unknown(name) if name == "io_uring"));

@@ -9,13 +9,12 @@
 //! A socket leaves the instance when it is closed. This file owns no socket.
 
 use std::io;
+use std::mem::MaybeUninit;
 
-use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use crate::reactor::event::{Event, LISTENER};
-use crate::reactor::task::Token;
+use crate::reactor::event::{Event, LISTENER, Token, Trigger};
 
 /// Events taken per turn.
 const EVENTS_MAX: usize = 512;
@@ -24,8 +23,8 @@ const EVENTS_MAX: usize = 512;
 pub(crate) struct Epoll {
     /// The instance.
     epoll: OwnedFd,
-    /// The events of the last wait. The list keeps its memory.
-    events: Vec<epoll::Event>,
+    /// The tokens and flags of the last wait. The list keeps its memory.
+    events: Vec<(Token, epoll::EventFlags)>,
 }
 
 impl Epoll {
@@ -37,20 +36,15 @@ impl Epoll {
         })
     }
 
-    /// Registers a connection for all its events.
-    pub(crate) fn add_connection(&self, socket: impl AsFd, token: Token) -> io::Result<()> {
+    /// Registers a source; its events carry the token.
+    pub(crate) fn add(&self, source: impl AsFd, token: Token, trigger: Trigger) -> io::Result<()> {
         use epoll::EventFlags as Flags;
-        self.add(socket, token, Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET)
-    }
-
-    /// Registers a listener. If several threads wait for the same one, one of them wakes.
-    pub(crate) fn add_listener(&self, socket: impl AsFd, token: Token) -> io::Result<()> {
-        self.add(socket, token, epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE)
-    }
-
-    /// Registers a source that is reported as long as it is readable (level-triggered).
-    pub(crate) fn add_level(&self, source: impl AsFd, token: Token) -> io::Result<()> {
-        self.add(source, token, epoll::EventFlags::IN)
+        let flags = match trigger {
+            Trigger::Edge => Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET,
+            Trigger::Level => Flags::IN,
+            Trigger::Exclusive => Flags::IN | Flags::EXCLUSIVE,
+        };
+        Ok(epoll::add(&self.epoll, source, epoll::EventData::new_u64(token), flags)?)
     }
 
     /// Removes a source.
@@ -66,8 +60,14 @@ impl Epoll {
             tv_nsec: (ms % 1_000 * 1_000_000) as _,
         });
         self.events.clear();
-        match epoll::wait(&self.epoll, spare_capacity(&mut self.events), timeout.as_ref()) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+        // Copied, because a poller moves between threads and the system's type does not.
+        let mut events = [const { MaybeUninit::uninit() }; EVENTS_MAX];
+        match epoll::wait(&self.epoll, &mut events, timeout.as_ref()) {
+            Ok((events, _)) => {
+                self.events.extend(events.iter().map(|event| (event.data.u64(), event.flags)));
+                Ok(())
+            }
+            Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
@@ -75,9 +75,8 @@ impl Epoll {
     /// Returns an event of the last wait.
     pub(crate) fn event(&self, index: usize) -> Option<Event> {
         use epoll::EventFlags as Flags;
-        let event = self.events.get(index)?;
-        let flags = event.flags;
-        Some(match event.data.u64() {
+        let &(token, flags) = self.events.get(index)?;
+        Some(match token {
             token if token >= LISTENER => Event::of_watch(token),
             token => Event::Ready {
                 token,
@@ -87,9 +86,10 @@ impl Epoll {
             },
         })
     }
+}
 
-    /// Registers a source for these events; they carry its token.
-    fn add(&self, source: impl AsFd, token: Token, flags: epoll::EventFlags) -> io::Result<()> {
-        Ok(epoll::add(&self.epoll, source, epoll::EventData::new_u64(token), flags)?)
+impl AsFd for Epoll {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
     }
 }

@@ -10,8 +10,11 @@
 
 use rustix::io::Errno;
 
-use crate::reactor::ring::pool::Piece;
-use crate::reactor::task::Token;
+use crate::reactor::ring::Piece;
+
+/// The name of a connection: its slot and the slot's generation. A slot that is reused has another
+/// generation, so that a late wake-up does not reach the next connection.
+pub(crate) type Token = u64;
 
 /// The thread's first listener; the following values are its other listeners.
 pub(crate) const LISTENER: Token = 0xF << 60;
@@ -24,8 +27,20 @@ pub(crate) const WAKEUP: Token = u64::MAX;
 /// Another source of the thread has an event.
 pub(crate) const WATCHED_SOURCES: Token = u64::MAX - 1;
 
-/// An event of a source. Those of connections differ by backend: epoll reports that a socket is
+/// When a source is reported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trigger {
+    /// When bytes, an end or room arrive: once for each change.
+    Edge,
+    /// As long as it is readable.
+    Level,
+    /// As long as it is readable, to one of the threads that wait for it, if the system can do this.
+    Exclusive,
+}
+
+/// An event of a source. Those of connections differ by backend: a poller reports that a socket is
 /// ready, the ring that an operation is done.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only a ring has them"))]
 pub(crate) enum Event {
     /// The listener with this number has new connections.
     Listener(usize),
@@ -33,13 +48,13 @@ pub(crate) enum Event {
     Wakeup,
     /// A source that a handler waits for is ready.
     WatchedSources,
-    /// Epoll: the socket is readable, or may have room.
+    /// Poller: the socket is readable, or may have room.
     Ready {
         /// The connection.
         token: Token,
         /// Bytes, an end or an error can be read.
         readable: bool,
-        /// The client sends no more.
+        /// The client sends no more; always false if the poller does not report it.
         half_closed: bool,
         /// The connection is broken or closed on both sides.
         gone: bool,
@@ -72,6 +87,18 @@ pub(crate) enum Event {
     },
     /// An event without a meaning any more, such as that of a cancelled operation.
     Nothing,
+}
+
+/// The operations of the ring for a connection, which has to know them when it ends.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only a ring reads them"))]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Operations {
+    /// Receiving is in progress.
+    pub(crate) receives: bool,
+    /// A wait for room is in progress.
+    pub(crate) awaits_room: bool,
+    /// The number of the send operation.
+    pub(crate) sends: Option<u32>,
 }
 
 impl Event {

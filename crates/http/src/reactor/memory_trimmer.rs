@@ -70,7 +70,7 @@ impl MemoryTrimmer {
 /// threads that allocate wait in the meantime. Does nothing if the system's allocator is not
 /// glibc's or the program has another one.
 pub(crate) fn trim() {
-    #[cfg(target_env = "gnu")]
+    #[cfg(all(target_os = "linux", target_env = "gnu"))]
     // SAFETY: any thread may call it at any time (malloc_trim(3): MT-Safe); it changes no allocated
     // memory.
     unsafe {

@@ -2,22 +2,22 @@
 //! connection, for example) is watched by the thread that serves the handler, so that no other
 //! thread has to wake it.
 //!
-//! A thread has one epoll instance for all of them, which its reactor watches. So a handler adds a
-//! source without the reactor, any thread can remove it, and all works the same with io_uring and
-//! epoll. The file knows no protocol: it calls a function, which usually wakes the handler.
+//! A thread has one poller for all of them, which its reactor watches. So a handler adds a source
+//! without the reactor, any thread can remove it, and all works the same with all backends. The file
+//! knows no protocol: it calls a function, which usually wakes the handler.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use rustix::buffer::spare_capacity;
-use rustix::event::{Timespec, epoll};
-use rustix::fd::{AsFd, OwnedFd};
+use rustix::fd::AsFd;
 
-/// The maximum number of events taken at once.
-const EVENTS_MAX: usize = 64;
+use crate::reactor::Reactor;
+use crate::reactor::backend::ChosenBackend;
+use crate::reactor::event::{Event, Token, Trigger};
+use crate::reactor::poller::Poller;
 
 /// The function that a thread calls when a watched source is ready. It runs on the server's thread,
 /// so it must be short: wake a task, or set a flag.
@@ -41,25 +41,19 @@ thread_local! {
 }
 
 /// The watched sources of a thread. The thread and each [`ReadinessWatch`] share it.
-#[derive(Debug)]
 pub(crate) struct WatchedSources {
-    /// The instance that watches the sources.
-    epoll: OwnedFd,
-    /// The functions, by the number of their source.
-    callbacks: Mutex<HashMap<u64, Registered>>,
-    /// The number of the next source.
-    next: AtomicU64,
+    list: Mutex<SourceList>,
     /// The thread has stopped serving.
     is_over: AtomicBool,
 }
 
-/// A callback, with a [`Debug`](std::fmt::Debug) for its owner.
-struct Registered(ReadinessCallback);
-
-impl std::fmt::Debug for Registered {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Registered")
-    }
+/// The sources, and the poller that watches them.
+struct SourceList {
+    poller: Poller,
+    /// The functions, by the number of their source.
+    callbacks: HashMap<Token, ReadinessCallback>,
+    /// The number of the next source.
+    next: Token,
 }
 
 /// A source that a server's thread watches until this value is dropped. It can be dropped on any
@@ -81,7 +75,7 @@ pub struct ReadinessWatch {
     /// The sources of the thread that watches it.
     sources: Arc<WatchedSources>,
     /// The number of the source there.
-    number: u64,
+    number: Token,
     /// The source, which stays open as long as it is watched.
     source: Arc<dyn AsFd + Send + Sync>,
 }
@@ -137,16 +131,13 @@ pub fn watch(
     source: Arc<dyn AsFd + Send + Sync>,
     callback: ReadinessCallback,
 ) -> Option<ReadinessWatch> {
-    use epoll::EventFlags as Flags;
     let sources = CURRENT.with_borrow(Clone::clone).filter(|here| !here.is_over())?;
-    let number = sources.next.fetch_add(1, Ordering::Relaxed);
-    sources.lock().insert(number, Registered(callback));
-    let flags = Flags::IN | Flags::OUT | Flags::RDHUP | Flags::ET;
-    let data = epoll::EventData::new_u64(number);
-    if epoll::add(&sources.epoll, &*source, data, flags).is_err() {
-        sources.lock().remove(&number);
-        return None;
-    }
+    let mut list = sources.lock();
+    let number = list.next;
+    list.poller.add(&*source, number, Trigger::Edge).ok()?;
+    list.next += 1;
+    list.callbacks.insert(number, callback);
+    drop(list);
     Some(ReadinessWatch { sources, number, source })
 }
 
@@ -180,9 +171,12 @@ impl ReadinessWatch {
 
 impl Drop for ReadinessWatch {
     fn drop(&mut self) {
-        // Fails only after the thread has ended.
-        let _ = epoll::delete(&self.sources.epoll, &*self.source);
-        self.sources.lock().remove(&self.number);
+        let mut list = self.sources.lock();
+        list.poller.remove(&*self.source);
+        let callback = list.callbacks.remove(&self.number);
+        // The callback may own another watch.
+        drop(list);
+        drop(callback);
     }
 }
 
@@ -194,13 +188,10 @@ impl std::fmt::Debug for ReadinessWatch {
 
 impl WatchedSources {
     /// Creates the empty list of a thread's sources.
-    pub(crate) fn new() -> io::Result<Arc<Self>> {
-        Ok(Arc::new(Self {
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-            callbacks: Mutex::default(),
-            next: AtomicU64::new(0),
-            is_over: AtomicBool::new(false),
-        }))
+    pub(crate) fn new(chosen: ChosenBackend) -> io::Result<Arc<Self>> {
+        let poller = Poller::new(chosen)?;
+        let list = Mutex::new(SourceList { poller, callbacks: HashMap::new(), next: 0 });
+        Ok(Arc::new(Self { list, is_over: AtomicBool::new(false) }))
     }
 
     /// Returns true once the thread has stopped serving.
@@ -208,9 +199,9 @@ impl WatchedSources {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// Returns the descriptor that the thread's reactor watches.
-    pub(crate) fn as_source(&self) -> &OwnedFd {
-        &self.epoll
+    /// Registers the poller with the thread's reactor.
+    pub(crate) fn register(&self, reactor: &mut Reactor) -> io::Result<()> {
+        reactor.add_watched_sources(&self.lock().poller)
     }
 
     /// Assigns these sources to the calling thread.
@@ -220,30 +211,33 @@ impl WatchedSources {
 
     /// Calls the function of each source that has an event.
     pub(crate) fn call(&self) {
-        let mut events = Vec::with_capacity(EVENTS_MAX);
-        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let mut list = self.lock();
         // Further events are reported in the next turn.
-        if epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&now)).is_err() {
+        if list.poller.wait(Some(0)).is_err() {
             return;
         }
-        for event in &events {
-            let registered =
-                self.lock().get(&event.data.u64()).map(|registered| Arc::clone(&registered.0));
-            if let Some(callback) = registered {
-                callback();
+        let mut ready = Vec::new();
+        let mut index = 0;
+        while let Some(event) = list.poller.event(index) {
+            if let Event::Ready { token, .. } = event
+                && let Some(callback) = list.callbacks.get(&token)
+            {
+                ready.push(Arc::clone(callback));
             }
+            index += 1;
         }
+        drop(list);
+        ready.iter().for_each(|callback| callback());
     }
 
     /// Stops watching and notifies all waiters, so that they can watch elsewhere.
     pub(crate) fn end(&self) {
         self.is_over.store(true, Ordering::SeqCst);
-        let callbacks: Vec<ReadinessCallback> =
-            self.lock().values().map(|one| Arc::clone(&one.0)).collect();
+        let callbacks: Vec<ReadinessCallback> = self.lock().callbacks.values().cloned().collect();
         callbacks.iter().for_each(|callback| callback());
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Registered>> {
-        self.callbacks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, SourceList> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

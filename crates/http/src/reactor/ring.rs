@@ -30,8 +30,7 @@ pub(crate) use pool::Piece;
 use pool::Pool;
 use rustix::io::Errno;
 
-use crate::reactor::event::Event;
-use crate::reactor::task::Token;
+use crate::reactor::event::{Event, Operations, Token};
 
 /// The length of the submission queue: when it is full, operations are submitted in any case.
 const SUBMISSIONS: u32 = 512;
@@ -57,17 +56,6 @@ const SEND: u64 = 2;
 const CANCEL: u64 = 3;
 /// Waiting for another source: the four bits of its token, see [`crate::reactor::event`].
 const WATCH: u64 = 15;
-
-/// The operations of the ring for a connection, which has to know them when it ends.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Operations {
-    /// Receiving is in progress.
-    pub(crate) receives: bool,
-    /// A wait for room is in progress.
-    pub(crate) awaits_room: bool,
-    /// The number of the send operation.
-    pub(crate) sends: Option<u32>,
-}
 
 /// An answer that the kernel is sending. Its buffer must not move or be freed until then.
 struct Sending {

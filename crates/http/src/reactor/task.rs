@@ -6,19 +6,15 @@
 //! waits keeps it, and only then is a new one created.
 //!
 //! A wake-up on the thread itself costs a push to a list. One from another thread takes a lock and,
-//! if the inbox was empty, writes to the event counter that ends the thread's wait.
+//! if the inbox was empty, rings the bell that ends the thread's wait.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
 
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::fd::OwnedFd;
-
-/// The name of a connection: its slot and the slot's generation. A slot that is reused has another
-/// generation, so that a late wake-up does not reach the next connection.
-pub(crate) type Token = u64;
+use crate::reactor::bell::Bell;
+use crate::reactor::event::Token;
 
 thread_local! {
     /// The inbox of the current server thread, and the tokens woken on it.
@@ -34,29 +30,29 @@ struct CurrentThread {
     woken: Vec<Token>,
 }
 
-/// The tokens that other threads wake, and the event counter that ends the thread's wait.
+/// The tokens that other threads wake, and the bell that ends the thread's wait.
 #[derive(Debug)]
 pub(crate) struct Inbox {
     /// The number by which a waker recognises its own thread.
     id: usize,
     /// The tokens that the thread has not taken yet.
     tokens: Mutex<Vec<Token>>,
-    /// The event counter (eventfd(2)) that the thread's reactor watches.
-    pub(crate) counter: OwnedFd,
+    /// Ends the thread's wait.
+    pub(crate) bell: Bell,
     /// How often the thread has emptied it.
     collections: AtomicU64,
 }
 
 impl Inbox {
     /// Creates an empty inbox.
-    pub(crate) fn new() -> std::io::Result<Arc<Self>> {
+    pub(crate) fn new(bell: Bell) -> Arc<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(1);
-        Ok(Arc::new(Self {
+        Arc::new(Self {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             tokens: Mutex::new(Vec::new()),
-            counter: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
+            bell,
             collections: AtomicU64::new(0),
-        }))
+        })
     }
 
     /// Assigns this inbox to the calling thread.
@@ -66,8 +62,7 @@ impl Inbox {
 
     /// Ends the thread's wait.
     pub(crate) fn notify(&self) {
-        // A full counter (EAGAIN) is signalled already.
-        let _ = rustix::io::write(&self.counter, &1u64.to_ne_bytes());
+        self.bell.ring();
     }
 
     /// Returns how often the thread has emptied it. After [`Inbox::notify`] the number grows, unless
@@ -83,15 +78,15 @@ impl Inbox {
         }
         let mut tokens = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
         tokens.push(token);
-        // The thread that finds it empty notifies; it is emptied only after the counter was read.
+        // The thread that finds it empty notifies; it is emptied only after the thread took the signal.
         if tokens.len() == 1 {
             self.notify();
         }
     }
 
-    /// Moves what other threads left into `tokens`; called when the counter is signalled.
+    /// Moves what other threads left into `tokens`; called when the bell has rung.
     pub(crate) fn collect(&self, tokens: &mut Vec<Token>) {
-        let _ = rustix::io::read(&self.counter, &mut [0u8; 8]);
+        self.bell.silence();
         self.collections.fetch_add(1, Ordering::Relaxed);
         tokens.append(&mut self.tokens.lock().unwrap_or_else(PoisonError::into_inner));
     }

@@ -19,7 +19,7 @@ use crate::message::thread_locals::ThreadLocals;
 use crate::message::writer::ResponseWriter;
 use crate::message::writer::written::Written;
 use crate::proto::status::Status;
-use crate::reactor::task::Token;
+use crate::reactor::event::Token;
 use crate::routing::endpoint::{Endpoint, answer_by};
 use crate::routing::handler::{Flow, Handler};
 use crate::routing::router::Router;

@@ -74,7 +74,10 @@ impl fmt::Display for ServerError {
                 write!(f, "`{name}` is 0; set at least 1, or leave `{name}` out for the default")
             }
             Self::Backend(value) => {
-                write!(f, "{VARIABLE}={value:?}: unknown backend; use ring, epoll or auto")
+                write!(
+                    f,
+                    "{VARIABLE}={value:?}: unknown backend; use ring, epoll, portable or auto"
+                )
             }
             Self::Ring(error) => {
                 write!(
@@ -142,7 +145,7 @@ impl From<BackendError> for ServerError {
         match error {
             BackendError::Unknown(name) => Self::Backend(name),
             BackendError::Ring(error) => Self::Ring(error),
-            BackendError::Epoll(error) => Self::Thread(error),
+            BackendError::Poller(error) => Self::Thread(error),
         }
     }
 }

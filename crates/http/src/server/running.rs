@@ -101,8 +101,7 @@ impl RunningServer {
         &self.addresses
     }
 
-    /// Returns the backend in use: [`Backend::Ring`] or [`Backend::Epoll`], never
-    /// [`Backend::Auto`].
+    /// Returns the backend in use, which is never [`Backend::Auto`].
     ///
     /// ```
     /// use marmota_http::{Backend, Router, Server};

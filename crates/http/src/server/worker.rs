@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::net::{SendFlags, send};
+use rustix::net::send;
 
 use crate::body::budget::Budget;
 use crate::connection::slab::Slab;
@@ -29,13 +29,14 @@ use crate::message::thread_locals::ThreadLocals;
 use crate::proto::status::Status;
 use crate::reactor::Reactor;
 use crate::reactor::descriptors::Descriptors;
-use crate::reactor::event::Event;
+use crate::reactor::event::{Event, Token};
 use crate::reactor::memory_trimmer;
 use crate::reactor::readiness_watch::WatchedSources;
-use crate::reactor::task::{self, Token};
+use crate::reactor::task;
 use crate::routing::router::Routes;
 use crate::server::route_changes::RouteState;
 use crate::socket::listener::Listener;
+use crate::socket::system::SEND_FLAGS;
 
 /// Connections accepted from a listener in one turn, before others are served.
 const ACCEPTS_MAX: usize = 64;
@@ -143,7 +144,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Registers the listeners, the inbox and the watched descriptors with the reactor.
+    /// Registers the listeners and the watched descriptors with the reactor.
     pub(crate) fn new(
         listeners: Vec<Arc<Listener>>,
         routes: Arc<Routes>,
@@ -151,13 +152,12 @@ impl Worker {
         local: ThreadLocals,
         common: Arc<Common>,
         mut reactor: Reactor,
+        sources: Arc<WatchedSources>,
     ) -> io::Result<Self> {
         for (index, listener) in listeners.iter().enumerate() {
             reactor.add_listener(index, &listener.socket)?;
         }
-        reactor.add_wakeup(&local.inbox.counter)?;
-        let sources = WatchedSources::new()?;
-        reactor.add_watched_sources(sources.as_source())?;
+        sources.register(&mut reactor)?;
         let sweep_ms = local.limits.sweep_ms();
         Ok(Self {
             reactor,
@@ -238,7 +238,7 @@ impl Worker {
 
     /// Passes an event to the connection, listener or inbox that it concerns.
     ///
-    /// With epoll an event is readiness, and the connection reads. With io_uring it has the bytes
+    /// With a poller an event is readiness, and the connection reads. With io_uring it has the bytes
     /// (`Arrived`) or the buffer that was sent (`Sent`): the piece is given back to the ring before
     /// the connection is driven, so the ring does not run out of pieces.
     #[inline]
@@ -250,7 +250,7 @@ impl Worker {
             Event::Ready { token, readable, half_closed, gone } => {
                 self.with(token, |connection, local| {
                     if readable {
-                        connection.note_readable(half_closed);
+                        connection.note_readable(half_closed, local);
                     }
                     if gone { Fate::Drop } else { connection.drive(local) }
                 });
@@ -339,7 +339,7 @@ impl Worker {
                         // server. If the reason cannot be sent, the client sees the connection
                         // close.
                         if listener.options.is_plaintext() {
-                            let _ = send(&socket, &self.busy, SendFlags::NOSIGNAL);
+                            let _ = send(&socket, &self.busy, SEND_FLAGS);
                         }
                         continue;
                     }
@@ -412,6 +412,8 @@ impl Worker {
         if let Some(ring) = self.reactor.ring() {
             let (socket, operations) = connection.into_operations();
             ring.close(socket, token, operations);
+        } else {
+            self.reactor.remove_connection(connection.socket());
         }
     }
 
@@ -577,5 +579,17 @@ impl Drop for Worker {
         self.common.connections.fetch_sub(self.slab.len(), Ordering::Relaxed);
         self.common.unread.report(self.unread_bytes, 0);
         self.sources.end();
+        // Sources must be removed before they are closed.
+        if self.reactor.ring().is_none() {
+            for (index, listener) in self.listeners.iter().enumerate() {
+                self.reactor.remove_listener(index, &listener.socket);
+            }
+            let tokens: Vec<Token> = self.slab.tokens().collect();
+            for token in tokens {
+                if let Some(connection) = self.slab.get_mut(token) {
+                    self.reactor.remove_connection(connection.socket());
+                }
+            }
+        }
     }
 }

@@ -7,21 +7,20 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-use rustix::thread::{CpuSet, sched_setaffinity};
-
 use crate::message::limits::Limits;
 use crate::message::thread_locals::ThreadLocals;
 use crate::middleware::observer::Observing;
 use crate::reactor::Reactor;
 use crate::reactor::backend::ChosenBackend;
+use crate::reactor::readiness_watch::WatchedSources;
 use crate::reactor::task::Inbox;
-use crate::reactor::thread_policy;
 use crate::routing::router::Routes;
 use crate::server::error::ServerError;
 use crate::server::worker::{Common, Worker};
 use crate::socket::listener::Listener;
 
 /// Everything that a server thread needs to start.
+#[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "only Linux schedules threads"))]
 pub(crate) struct WorkerConfig {
     /// One listener for each address of the server; other threads may share them.
     pub(crate) listeners: Vec<Arc<Listener>>,
@@ -69,17 +68,8 @@ impl WorkerConfig {
 
     /// Builds the worker on its own thread.
     fn prepare(self) -> Result<Worker, ServerError> {
-        if let Some(core) = self.core {
-            let mut set = CpuSet::new();
-            set.set(core);
-            sched_setaffinity(None, &set).map_err(|error| ServerError::Thread(error.into()))?;
-        }
-        if self.is_batch
-            && let Err(error) = thread_policy::set_batch()
-        {
-            // The thread serves without it.
-            log::warn!("batch scheduling off: a server thread keeps its policy: {error}");
-        }
+        #[cfg(target_os = "linux")]
+        self.schedule()?;
         let mut local = ThreadLocals::new(
             self.limits,
             Arc::clone(&self.routes.context),
@@ -89,9 +79,29 @@ impl WorkerConfig {
             &self.name,
         );
         local.observer = self.observing.thread();
-        let reactor = Reactor::new(self.settled)?;
-        Worker::new(self.listeners, self.routes, self.index, local, self.common, reactor)
+        let reactor = Reactor::new(self.settled, &local.inbox)?;
+        local.reports_half_close = reactor.reports_half_close();
+        let sources = WatchedSources::new(self.settled).map_err(ServerError::Thread)?;
+        Worker::new(self.listeners, self.routes, self.index, local, self.common, reactor, sources)
             .map_err(ServerError::Thread)
+    }
+
+    /// Binds the thread to its core, and sets its scheduling policy. Only Linux has both.
+    #[cfg(target_os = "linux")]
+    fn schedule(&self) -> Result<(), ServerError> {
+        use rustix::thread::{CpuSet, sched_setaffinity};
+        if let Some(core) = self.core {
+            let mut set = CpuSet::new();
+            set.set(core);
+            sched_setaffinity(None, &set).map_err(|error| ServerError::Thread(error.into()))?;
+        }
+        if self.is_batch
+            && let Err(error) = crate::reactor::thread_policy::set_batch()
+        {
+            // The thread serves without it.
+            log::warn!("batch scheduling off: a server thread keeps its policy: {error}");
+        }
+        Ok(())
     }
 }
 

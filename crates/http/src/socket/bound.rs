@@ -3,7 +3,7 @@
 //! [`Bound::open`] runs in `Server::bind`, so that an address in use is an error there;
 //! [`distribute`] runs in `Server::start`. Each group of threads gets a socket of its own for each
 //! port (SO_REUSEPORT), among which the kernel divides the connections; a Unix socket is shared by
-//! all groups.
+//! all groups, and so is each port on systems that do not divide them.
 
 use std::fmt;
 use std::io;
@@ -11,7 +11,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use crate::socket::address::{Address, ToAddresses};
-use crate::socket::listener::Listener;
+use crate::socket::listener::{DIVIDES_PORTS, Listener};
 use crate::socket::socket_codec::ListenerOptions;
 
 /// An address on which the server cannot listen.
@@ -89,7 +89,7 @@ pub(crate) fn distribute(
         let first = Arc::new(listener);
         for (index, group) in dealt.iter_mut().enumerate() {
             group.push(match address {
-                Address::Net(address) if index > 0 => {
+                Address::Net(address) if index > 0 && DIVIDES_PORTS => {
                     let mut listener = Listener::share(address).map_err(error)?;
                     listener.options = options.clone();
                     Arc::new(listener)

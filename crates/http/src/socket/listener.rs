@@ -22,21 +22,25 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::addr::SocketAddrArg;
 use rustix::net::{
-    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, acceptfrom_with, bind,
-    connect, getsockname, listen, shutdown, socket_with, sockopt,
+    AddressFamily, Shutdown, SocketAddrUnix, SocketType, bind, connect, getsockname, listen,
+    shutdown, sockopt,
 };
-use socket2::SockRef;
 
 use crate::socket::address::{Address, Peer};
 use crate::socket::port_lock::PortLock;
 use crate::socket::socket_codec::ListenerOptions;
+use crate::socket::system;
 
 /// The connections that the kernel keeps until they are accepted; it reduces this to its maximum
 /// (`net.core.somaxconn`).
 const BACKLOG: i32 = 16_384;
+/// The system divides the connections of a port among its sockets (SO_REUSEPORT). Elsewhere all
+/// threads have the same socket.
+pub(super) const DIVIDES_PORTS: bool = cfg!(target_os = "linux");
 /// The part of an answer that the kernel accepts before it can send it. Without this limit it
 /// accepts a megabyte: for 10,000 clients that did not read it kept 2.6 GB, which slowed down all
 /// connections.
+#[cfg(target_os = "linux")]
 const UNSENT_BYTES: u32 = 128 * 1024;
 /// The time for which an address in use is tried again. A killed process can hold its address for
 /// some ms: the kernel ends an io_uring, and with it the sockets in it, after the process.
@@ -124,12 +128,18 @@ impl Listener {
                 Ok((listener, Address::Net(real)))
             }
             Address::Path(path) => Ok((Self::at_path(path)?, address.clone())),
+            #[cfg(target_os = "linux")]
             Address::Abstract(name) => {
                 let name = SocketAddrUnix::new_abstract_name(name.as_bytes())?;
                 let socket = unix()?;
                 bind(&socket, &name)?;
                 listen(&socket, BACKLOG)?;
                 Ok((Self::on(socket, true), address.clone()))
+            }
+            #[cfg(not(target_os = "linux"))]
+            Address::Abstract(_) => {
+                let text = "names without a file exist on Linux only; use `unix:` with a path";
+                Err(io::Error::new(ErrorKind::Unsupported, text))
             }
         }
     }
@@ -211,7 +221,7 @@ impl Listener {
     /// The process has no descriptor left, or the kernel reports another error of the listener or
     /// of the new connection.
     pub(crate) fn accept(&self) -> Result<Option<(OwnedFd, Peer)>, Errno> {
-        match acceptfrom_with(&self.socket, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+        match system::accept(&self.socket) {
             Ok((socket, _)) if self.is_unix => Ok(Some((socket, Peer::Unix))),
             Ok((socket, peer)) => {
                 let peer = peer.and_then(|peer| SocketAddr::try_from(peer).ok());
@@ -231,17 +241,20 @@ fn is_stale(path: &Path, name: &impl SocketAddrArg) -> io::Result<bool> {
 
 /// Returns a new Unix socket.
 fn unix() -> io::Result<OwnedFd> {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    Ok(socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
+    system::new_socket(AddressFamily::UNIX, SocketType::STREAM)
 }
 
-/// Returns a socket bound to a port that several share, which does not listen yet.
+/// Returns a socket bound to a port, which does not listen yet. Several share it if the system
+/// divides its connections.
 fn reuseport_socket(address: SocketAddr) -> io::Result<OwnedFd> {
     let socket = stream(address)?;
-    sockopt::set_socket_reuseport(&socket, true)?;
+    if DIVIDES_PORTS {
+        sockopt::set_socket_reuseport(&socket, true)?;
+    }
     // Inherited by the connections: answers are written whole, so a delay gains nothing.
     sockopt::set_tcp_nodelay(&socket, true)?;
-    SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES)?;
+    #[cfg(target_os = "linux")]
+    socket2::SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES)?;
     bind(&socket, &address)?;
     Ok(socket)
 }
@@ -249,12 +262,7 @@ fn reuseport_socket(address: SocketAddr) -> io::Result<OwnedFd> {
 /// Returns a new TCP socket for addresses of this family.
 fn stream(address: SocketAddr) -> io::Result<OwnedFd> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-    let socket = socket_with(
-        family,
-        SocketType::STREAM,
-        SocketFlags::NONBLOCK | SocketFlags::CLOEXEC,
-        None,
-    )?;
+    let socket = system::new_socket(family, SocketType::STREAM)?;
     sockopt::set_socket_reuseaddr(&socket, true)?;
     Ok(socket)
 }

@@ -13,10 +13,9 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use rustix::fd::OwnedFd;
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, socket_with,
-};
-use rustix::process::geteuid;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, connect};
+
+use crate::socket::system::new_socket;
 
 /// The exclusive use of a port, until this value is dropped.
 #[derive(Debug)]
@@ -63,12 +62,20 @@ fn is_locked(address: SocketAddr) -> io::Result<bool> {
 /// Returns a socket for datagrams: to connect it shows whether the name is taken, and leaves
 /// nothing to be accepted.
 fn socket() -> io::Result<OwnedFd> {
-    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-    Ok(socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?)
+    new_socket(AddressFamily::UNIX, SocketType::DGRAM)
 }
 
 /// Returns the name of an address.
+#[cfg(target_os = "linux")]
 fn name(address: SocketAddr) -> io::Result<SocketAddrUnix> {
-    let name = format!("marmota/alone/{}/{address}", geteuid().as_raw());
+    let name = format!("marmota/alone/{}/{address}", rustix::process::geteuid().as_raw());
     Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
+}
+
+/// Returns an error: other systems have no such names, and do not divide the connections of a port
+/// among sockets. A server there has one socket for a port, without SO_REUSEPORT.
+#[cfg(not(target_os = "linux"))]
+fn name(_: SocketAddr) -> io::Result<SocketAddrUnix> {
+    let text = "servers can share a port on Linux only; use `Server::bind`";
+    Err(io::Error::new(io::ErrorKind::Unsupported, text))
 }

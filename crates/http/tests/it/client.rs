@@ -12,6 +12,9 @@ use marmota_http::{Backend, Limits, Router, RunningServer, Server, Tls};
 /// ring's copy tests what a user gets there.
 pub(crate) fn backend() -> Backend {
     static RING: OnceLock<Backend> = OnceLock::new();
+    if module_path!().contains("::portable") {
+        return Backend::Portable;
+    }
     if !module_path!().contains("::ring") {
         return Backend::Epoll;
     }

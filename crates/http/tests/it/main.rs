@@ -1,4 +1,4 @@
-//! The server's behaviour through its public API, over real sockets: the same tests on both
+//! The server's behaviour through its public API, over real sockets: the same tests on all
 //! backends.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -18,6 +18,11 @@ mod epoll_over_http2_over_tls;
 #[path = "over_tls.rs"]
 mod epoll_over_tls;
 mod in_process;
+#[path = "behaviour.rs"]
+mod portable;
+#[cfg(feature = "tls")]
+#[path = "over_tls.rs"]
+mod portable_over_tls;
 #[path = "behaviour.rs"]
 mod ring;
 #[cfg(feature = "http2")]

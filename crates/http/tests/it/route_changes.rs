@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use marmota_http::{Endpoint, Event, Limits, Method, Request, Response, RouteChanges, Router};
 
@@ -134,6 +134,43 @@ fn the_handler_that_replaces_the_routes_answers() {
     client.send("PUT /routes HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}").send(GET);
     assert_eq!(client.answer().unwrap().text(), "replaced");
     assert_eq!(client.answer().unwrap().text(), "1");
+}
+
+#[test]
+fn replaced_routes_and_the_requests_that_replaced_them_are_freed() {
+    let changes = RouteChanges::new();
+    let held = Arc::new(());
+    // Routes that hold a part of the program, and a handler that holds another during its request.
+    fn routes(changes: &RouteChanges, held: &Arc<()>) -> Router {
+        let (changes, held) = (changes.clone(), Arc::clone(held));
+        let replace = move |_: Request| {
+            let (changes, held) = (changes.clone(), Arc::clone(&held));
+            async move {
+                let replaced = tokio::task::spawn_blocking(move || {
+                    let pause = changes.pause(PATIENCE).unwrap();
+                    pause.resume_with(routes(&changes, &held))
+                });
+                replaced.await.unwrap().unwrap();
+                "replaced"
+            }
+        };
+        numbered(0).on(Method::Put, "/routes", Endpoint::future(replace).outlives_routes())
+    }
+    let server =
+        bind().listeners(2).route_changes(&changes).start(routes(&changes, &held)).unwrap();
+    let mut client = Client::new(server.local_addr());
+    let put = "PUT /routes HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}";
+    for _ in 0..20 {
+        assert_eq!(client.send(put).answer().unwrap().text(), "replaced");
+        assert_eq!(client.send(GET).answer().unwrap().text(), "0");
+    }
+    drop(client);
+    let begun = Instant::now();
+    while Arc::strong_count(&held) > 2 {
+        assert!(begun.elapsed() < PATIENCE / 6, "{} routes are held", Arc::strong_count(&held) - 1);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    server.shutdown().unwrap();
 }
 
 #[test]

@@ -184,6 +184,7 @@ impl Serve {
         Ok(match &*self.http_backend {
             "ring" => server.backend(Backend::Ring),
             "epoll" => server.backend(Backend::Epoll),
+            "portable" => server.backend(Backend::Portable),
             _ => server,
         })
     }

@@ -7,8 +7,8 @@
 //! marmota_store_rows_total{table="person",verb="get"} 42
 //! ```
 //!
-//! [`Diagnostics::metrics`](super::Diagnostics::metrics) registers [`write_store`] as a collector
-//! of the server's metrics, so `/metrics` has both.
+//! The route of [`Diagnostics::metrics`](super::Diagnostics::metrics) writes the metrics of the server
+//! and these.
 
 use std::fmt::Write;
 

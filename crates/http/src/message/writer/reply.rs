@@ -4,7 +4,7 @@
 use crate::body::Body;
 use crate::body::producer::BodyStream;
 use crate::message::protocol::UpgradedProtocol;
-use crate::reactor::task::Token;
+use crate::reactor::event::Token;
 
 /// The `Connection` header of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! Resolution of a request's path to an open file, never one outside of the folder.
 //!
 //! The kernel itself keeps a path inside (`openat2` with `RESOLVE_BENEATH`), even if there are
-//! links, or folders are moved at the same time. If it cannot, segments are opened one by one and
-//! no link is followed.
+//! links, or folders are moved at the same time. If it cannot (other systems than Linux), segments
+//! are opened one by one and no link is followed.
 //!
 //! Checking a path as text is not enough for that, but [`relative`] does it first: it refuses names
 //! that no file should be served by.
@@ -10,11 +10,16 @@
 use std::path::Path;
 
 use rustix::fd::{AsFd, OwnedFd};
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
-use rustix::io::Errno;
+use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, openat};
 
 use super::Symlinks;
 use crate::proto::percent;
+
+/// The flags for a folder that is opened to open what is in it.
+#[cfg(target_os = "linux")]
+const FOLDER: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+#[cfg(not(target_os = "linux"))]
+const FOLDER: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC);
 
 /// The file or folder at a path, opened.
 pub(super) enum OpenedPath {
@@ -48,9 +53,23 @@ pub(super) fn relative(path: &str) -> Option<String> {
 /// neither a regular file nor a folder.
 pub(super) fn open(folder: &Path, relative: &str, symlinks: Symlinks) -> Option<OpenedPath> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let root = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let root = openat(CWD, folder, root, Mode::empty()).ok()?;
+    let root = openat(CWD, folder, FOLDER, Mode::empty()).ok()?;
     let path = if relative.is_empty() { "." } else { relative };
+    let file = resolve(root, path, flags, symlinks)?;
+    let stat = fstat(&file).ok()?;
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Some(OpenedPath::File(file, stat)),
+        FileType::Directory => Some(OpenedPath::Folder(file)),
+        // Pipes and devices may block or have side effects.
+        _ => None,
+    }
+}
+
+/// Opens a path by the kernel's resolution.
+#[cfg(target_os = "linux")]
+fn resolve(root: OwnedFd, path: &str, flags: OFlags, symlinks: Symlinks) -> Option<OwnedFd> {
+    use rustix::fs::{ResolveFlags, openat2};
+    use rustix::io::Errno;
     let resolve = match symlinks {
         Symlinks::Within => ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS,
         Symlinks::Refused => ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS,
@@ -61,17 +80,19 @@ pub(super) fn open(folder: &Path, relative: &str, symlinks: Symlinks) -> Option<
         Err(Errno::AGAIN) => openat2(&root, path, flags, Mode::empty(), resolve),
         opened => opened,
     };
-    let file = match opened {
-        Ok(file) => file,
-        Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => by_parts(root, path, flags)?,
-        Err(_) => return None,
-    };
-    let stat = fstat(&file).ok()?;
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Some(OpenedPath::File(file, stat)),
-        FileType::Directory => Some(OpenedPath::Folder(file)),
-        // Pipes and devices may block or have side effects.
-        _ => None,
+    match opened {
+        Ok(file) => Some(file),
+        Err(Errno::NOSYS | Errno::PERM | Errno::INVAL) => by_parts(root, path, flags),
+        Err(_) => None,
+    }
+}
+
+/// Opens a path whose links cannot be checked by the kernel: they are followed only if all are.
+#[cfg(not(target_os = "linux"))]
+fn resolve(root: OwnedFd, path: &str, flags: OFlags, symlinks: Symlinks) -> Option<OwnedFd> {
+    match symlinks {
+        Symlinks::Within | Symlinks::Refused => by_parts(root, path, flags),
+        Symlinks::Followed => openat(root, path, flags, Mode::empty()).ok(),
     }
 }
 
@@ -81,7 +102,7 @@ fn by_parts(root: OwnedFd, path: &str, flags: OFlags) -> Option<OwnedFd> {
     let mut parts = path.split('/').peekable();
     while let Some(part) = parts.next() {
         let flags = match parts.peek() {
-            Some(_) => OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Some(_) => FOLDER,
             None => flags,
         };
         at = openat(at.as_fd(), part, flags | OFlags::NOFOLLOW, Mode::empty()).ok()?;
@@ -127,8 +148,7 @@ mod tests {
         std::fs::create_dir_all(folder.join("a")).unwrap();
         std::fs::write(folder.join("a/b"), "b").unwrap();
         std::os::unix::fs::symlink("a", folder.join("link")).unwrap();
-        let root =
-            || openat(CWD, &folder, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()).unwrap();
+        let root = || openat(CWD, &folder, FOLDER, Mode::empty()).unwrap();
         assert!(by_parts(root(), "a/b", OFlags::RDONLY).is_some());
         assert!(by_parts(root(), "link/b", OFlags::RDONLY).is_none());
         assert!(by_parts(root(), "a/c", OFlags::RDONLY).is_none());

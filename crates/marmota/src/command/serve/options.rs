@@ -89,9 +89,9 @@ pub(in crate::command) struct Serve {
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub(super) batch_scheduling: BatchScheduling,
     /// How the threads wait for sockets: auto (io_uring if the kernel permits it, otherwise epoll),
-    /// ring or epoll
+    /// ring, epoll or portable
     #[arg(long, value_name = "BACKEND", default_value = "auto",
-          value_parser = ["auto", "ring", "epoll"])]
+          value_parser = ["auto", "ring", "epoll", "portable"])]
     pub(super) http_backend: String,
     #[command(flatten)]
     pub(super) tls: TlsOptions,
