@@ -83,6 +83,10 @@ export function and(...parts: Condition[]): Condition
 export function or(...parts: Condition[]): Condition
 /** The search fields of a table together have these words. */
 export function search(words: string): Condition
+/** The point of two float fields is within a distance of another point, in metres. */
+export function near(latitudeField: Ordering<number>, longitudeField: Ordering<number>, latitude: number, longitude: number, radius: number): Condition
+/** The point of two float fields is in a box, in degrees. West is greater than east in a box that contains the meridian of 180 degrees. */
+export function within(latitudeField: Ordering<number>, longitudeField: Ordering<number>, south: number, west: number, north: number, east: number): Condition
 
 interface Equality<V> {
   eq(value: V): Condition
@@ -232,10 +236,23 @@ export type Aggregate<T extends TableTypes> = 'count' | `count(${Field<T>})` | `
 type AggregateValue<T extends TableTypes, A> = A extends 'count' | `count(${string})` ? number
   : A extends `${'min' | 'max'}(${infer F extends keyof T['all'] & string})` ? NonNullable<T['all'][F]> | null
   : number | null
-/** A group: the fields by which rows are grouped, and the computed values. */
+type ReferenceOf<T extends TableTypes> = keyof T['references'] & keyof T['relations'] & string
+type RowOf<T extends TableTypes, R> = R extends keyof T['relations'] ? T['relations'][R] extends One<infer U> ? U : never : never
+/** A field to group by: of the row, or of the row to which one or two references lead. */
+export type GroupPath<T extends TableTypes> = T['grouped'] | { [R in ReferenceOf<T>]:
+  `${R}.${RowOf<T, R>['grouped'] | { [Q in ReferenceOf<RowOf<T, R>>]: `${Q}.${RowOf<RowOf<T, R>, Q>['grouped']}` }[ReferenceOf<RowOf<T, R>>]}`
+}[ReferenceOf<T>]
+type MemberOf<P extends string> = P extends `${infer R}.${infer Rest}` ? `${R}_${MemberOf<Rest>}` : P
+type PathValue<T extends TableTypes, P> = P extends `${infer R}.${infer Rest}` ? PathValue<RowOf<T, R>, Rest> | null
+  : P extends keyof T['all'] ? T['all'][P] : never
+/**
+ * A group: the fields by which rows are grouped, and the computed values. The member of
+ * `category.name` is `category_name`.
+ */
 export type Group<T extends TableTypes, G extends string, S> =
-  { [K in G & keyof T['all']]: T['all'][K] } & { [K in keyof S]: AggregateValue<T, S[K]> }
+  { [P in G as MemberOf<P>]: PathValue<T, P> } & { [K in keyof S]: AggregateValue<T, S[K]> }
 type GroupColumns<R> = { readonly [K in keyof R]: Column<R[K]> }
+type GroupOrder<G extends string, S> = `${'' | '-'}${MemberOf<G> | (keyof S & string)}`
 interface GroupOptions<T extends TableTypes, G extends string, S> {
   /** The values of each group, by name. */
   select?: S
@@ -244,7 +261,7 @@ interface GroupOptions<T extends TableTypes, G extends string, S> {
   /** A condition on groups. */
   having?: ((group: GroupColumns<Group<T, G, S>>) => Condition) | Condition | string
   /** Members of a group. Default: the fields of the group. */
-  order?: G | `-${G}` | (keyof S & string) | `-${keyof S & string}` | readonly (G | `-${G}` | (keyof S & string) | `-${keyof S & string}`)[]
+  order?: GroupOrder<G, S> | readonly GroupOrder<G, S>[]
   /** The maximum number of groups. Default: 100. */
   limit?: number
   signal?: AbortSignal
@@ -324,7 +341,7 @@ export class Table<T extends TableTypes> {
   get<F extends Field<T> = never, const E extends Expand<T> = {}>(key: T['key'], options?: RowOptions<T, F, E>): Promise<Row<T, F, E>>
   count(where?: Where<T>): Promise<number>
   /** Groups rows, and computes values of each group. */
-  groupBy<const G extends T['grouped'], const S extends { readonly [name: string]: Aggregate<T> } = {}>(fields: readonly G[], options?: GroupOptions<T, G, S>): Promise<Group<T, G, S>[]>
+  groupBy<const G extends GroupPath<T>, const S extends { readonly [name: string]: Aggregate<T> } = {}>(fields: readonly G[], options?: GroupOptions<T, G, S>): Promise<Group<T, G, S>[]>
   /** Computes values of all rows. */
   aggregate<const S extends { readonly [name: string]: Aggregate<T> }>(select: S, options?: { where?: Where<T>, signal?: AbortSignal }): Promise<Group<T, never, S>>
   /** Lists the writes of a row of an audited table; the row may be deleted. */

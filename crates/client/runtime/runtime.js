@@ -36,6 +36,18 @@ export const and = (...parts) => joined('and', parts)
 export const or = (...parts) => joined('or', parts)
 /** The search fields of a table together have these words. */
 export const search = words => new Condition(`@ ${quoted(words)}`)
+const PATH = Symbol('path')
+/** The function of two fields of one row, which may be a related row: `city.near(lat, lon, …)`. */
+const place = (name, latitude, longitude, numbers) => {
+  const [, row, field] = /^(.*\.)?(.*)$/.exec(latitude[PATH])
+  const other = longitude[PATH]
+  if (!other.startsWith(row ?? '')) throw new TypeError(`${latitude[PATH]} and ${other} are not fields of one row`)
+  return new Condition(`${row ?? ''}${name}(${[field, other.slice(row?.length ?? 0), ...numbers].join(', ')})`)
+}
+/** The point of two fields is within a distance of another point, in metres. */
+export const near = (latitude, longitude, ...numbers) => place('near', latitude, longitude, numbers)
+/** The point of two fields is in a box of degrees. */
+export const within = (latitude, longitude, ...numbers) => place('within', latitude, longitude, numbers)
 
 const comparison = sign => path => value => new Condition(`${path} ${sign} ${literal(value)}`)
 const related = word => path => where =>
@@ -53,7 +65,7 @@ const OPERATIONS = {
   count: path => where => column(related('count')(path)(where).text),
 }
 const column = path => new Proxy({}, {
-  get: (_, name) => (path && Object.hasOwn(OPERATIONS, name) ? OPERATIONS[name](path) : column(path ? `${path}.${name}` : name)),
+  get: (_, name) => (name === PATH ? path : path && Object.hasOwn(OPERATIONS, name) ? OPERATIONS[name](path) : column(path ? `${path}.${name}` : name)),
 })
 const textOf = where => {
   const condition = typeof where === 'function' ? where(column('')) : where

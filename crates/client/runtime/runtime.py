@@ -220,6 +220,42 @@ def count_of(column: Column) -> Aggregate[int, int]:
     return Aggregate("count", column._path)
 
 
+Coordinate: TypeAlias = NumberColumn[float, float] | NumberColumn[float, float | None]
+
+
+def _place(name: str, latitude: Coordinate, longitude: Coordinate, *numbers: float) -> Condition:
+    """A function of two fields of one row, which may be a related row."""
+    row, dot, field = latitude._path.rpartition(".")
+    of_row, _, other = longitude._path.rpartition(".")
+    if row != of_row:
+        raise ValueError(f"{latitude._path} and {longitude._path} are not fields of one row")
+    return Condition(f"{row}{dot}{name}({', '.join([field, other, *map(str, numbers)])})")
+
+
+def near(
+    latitude_field: Coordinate,
+    longitude_field: Coordinate,
+    latitude: float,
+    longitude: float,
+    radius: float,
+) -> Condition:
+    """The point of two fields is within a distance of another point, in metres."""
+    return _place("near", latitude_field, longitude_field, latitude, longitude, radius)
+
+
+def within(
+    latitude_field: Coordinate,
+    longitude_field: Coordinate,
+    south: float,
+    west: float,
+    north: float,
+    east: float,
+) -> Condition:
+    """The point of two fields is in a box, in degrees. West is greater than east in a box that
+    contains the meridian of 180 degrees."""
+    return _place("within", latitude_field, longitude_field, south, west, north, east)
+
+
 class TextTests(Column):
     """The tests of texts."""
 
@@ -294,6 +330,10 @@ class OneRelation(ManyRelation[C]):
     def to(self) -> C:
         """The fields of the related row."""
         return self._columns(self._relation + ".")
+
+    def field(self, select: Callable[[C], ValueColumn[N, Any]]) -> ValueColumn[N, N | None]:
+        """A field of the related row to group by; `None` for rows without one."""
+        return ValueColumn[N, N | None](select(self.to)._path)
 
 
 class ReferenceColumn(ValueColumn[N, V], OneRelation[C], Generic[N, V, C]):
@@ -867,12 +907,19 @@ class Groups(Generic[C, Values]):
         """Reads the different values of the fields."""
         return [cast(Values, keys) for keys, _ in self._read(self._query, ())]
 
+    def _kind(self, path: str) -> str | None:
+        *steps, name = path.split(".")
+        info: TableInfo[Any] = self._info
+        for step in steps:
+            info = self._client._json.tables[info.relations[step]]
+        return info.kinds.get(name)
+
     def _read(
         self, query: dict[str, object], selected: tuple[Aggregate[Any, Any], ...]
     ) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
         kinds = self._info.kinds
         by = str(query["group"] or "").split(",") if query["group"] else []
-        decoders = [(name, kinds.get(name)) for name in by]
+        decoders = [(path.replace(".", "_"), self._kind(path)) for path in by]
         decoders += [(one.name, one._kind(kinds)) for one in selected]
         for row in self._client.json("GET", self._info.name, query=query)["rows"]:
             values = tuple(

@@ -37,8 +37,17 @@ from . import runtime as _m
 ";
 
 /// The names of the runtime that programs import. The type of a table's rows can have the same name.
-const EXPORTS: [&str; 7] =
-    ["Condition", "HistoryEntry", "Problem", "Violation", "count", "count_of", "search"];
+const EXPORTS: [&str; 9] = [
+    "Condition",
+    "HistoryEntry",
+    "Problem",
+    "Violation",
+    "count",
+    "count_of",
+    "near",
+    "search",
+    "within",
+];
 
 /// Returns the files of the package.
 pub(crate) fn files(name: &Application, tables: &[ClientTable]) -> Vec<GeneratedFile> {

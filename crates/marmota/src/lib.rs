@@ -123,8 +123,8 @@ pub mod prelude {
     pub use marmota_http::{Flow, Method, Request, Response, Router, Server, Status};
     pub use marmota_model::Model as _;
     pub use marmota_model::{
-        Blob, Currency, Date, Error, ErrorKind, Filter, Json, Metric, Order, Record, Ref, Result,
-        RowQuery, Time, Timestamp, Uuid, Value, Vector,
+        Blob, Currency, Date, Error, ErrorKind, Filter, GeoBox, GeoCircle, GeoPoint, Json, Metric,
+        Order, Record, Ref, Result, RowQuery, Time, Timestamp, Uuid, Value, Vector,
     };
     #[cfg(feature = "server")]
     pub use marmota_rest::{self as rest, ApiError};

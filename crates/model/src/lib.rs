@@ -72,8 +72,8 @@ pub use filter::{
 };
 pub use lexer::Caller;
 pub use model::{
-    Blob, Column, Comparable, FieldValue, Json, Key, Model, Record, Records, Ref, Vector,
-    VectorField, misfit, read_field,
+    Blob, Column, Comparable, Coordinate, FieldValue, Json, Key, Model, Record, Records, Ref,
+    Vector, VectorField, misfit, read_field,
 };
 pub use scalar::{Currency, CurrencyError, Date, Time, TimeError, Timestamp};
 pub use schema::{
@@ -86,6 +86,6 @@ pub use table::{
 };
 pub use uuid::Uuid;
 pub use value::{
-    Comparison, FieldSet, File, Metric, NoRows, Place, RowSink, RowSource, Scratch,
-    VECTOR_DIMENSIONS_MAX, Value, ValueForm, ValueRef,
+    Comparison, EARTH_RADIUS, FieldSet, File, GeoBox, GeoCircle, GeoPoint, Metric, NoRows, Place,
+    RowSink, RowSource, Scratch, VECTOR_DIMENSIONS_MAX, Value, ValueForm, ValueRef,
 };

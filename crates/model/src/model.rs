@@ -20,7 +20,7 @@ mod reference;
 mod vector_field;
 
 pub use blob::Blob;
-pub use column::{Column, Comparable};
+pub use column::{Column, Comparable, Coordinate};
 pub use field_value::FieldValue;
 pub use json_field::Json;
 pub use key::Key;

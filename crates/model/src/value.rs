@@ -10,6 +10,7 @@
 //! | [`File`] | the description of a file, which is JSON in a row |
 //! | [`FieldSet`] | the fields that an operation reads or writes |
 //! | [`RowSink`], [`RowSource`] | where rows go, and where they come from |
+//! | [`GeoPoint`], [`GeoCircle`], [`GeoBox`] | places on the earth, in filters and orders |
 //! | [`Scratch`] | memory for values that are made on the way |
 
 mod borrowed;
@@ -18,6 +19,7 @@ pub(crate) mod excerpt;
 mod field_set;
 mod file;
 mod form;
+mod geo;
 pub(crate) mod json;
 mod owned;
 mod row;
@@ -29,6 +31,7 @@ pub use comparison::{Comparison, Place};
 pub use field_set::FieldSet;
 pub use file::File;
 pub use form::ValueForm;
+pub use geo::{EARTH_RADIUS, GeoBox, GeoCircle, GeoPoint};
 pub use owned::Value;
 pub use row::{NoRows, RowSink, RowSource};
 pub use scratch::Scratch;

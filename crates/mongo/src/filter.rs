@@ -101,7 +101,7 @@ fn translate(shape: &Shape, filter: &FilterExpr, wanted: bool, exact: &mut bool)
             }
             joined(if is_and { "$and" } else { "$or" }, parts)
         }
-        // A search, a path in JSON, and unknown kinds of filters.
+        // A search, a path in JSON, a circle on the earth, and unknown kinds of filters.
         _ => {
             *exact = false;
             all()

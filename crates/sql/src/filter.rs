@@ -5,7 +5,9 @@
 //! `"assignee" IN (SELECT "id" FROM "person" WHERE …)`. So the names in it are those of its own
 //! table, without aliases, and the engine may begin at either table. It is never NULL.
 
-use marmota_model::{Comparison, Error, FilterExpr, Quantifier, RelatedFilter, SortKey, Table};
+use marmota_model::{
+    Comparison, Error, FilterExpr, GeoCircle, Quantifier, RelatedFilter, SortKey, Table,
+};
 
 use crate::quoted;
 
@@ -203,6 +205,42 @@ fn related_sql<W: SqlWriter>(
         out.condition(table, filter);
     }
     out.push(if local.nullable { "))" } else { ")" });
+}
+
+/// Writes the condition that the point of two fields is in a circle. `parameter` adds a parameter;
+/// they are [`near_values`], in this order.
+///
+/// The operations are those of [`GeoCircle::contains`], in its order, so that the numbers are equal.
+pub fn near_sql<W: SqlWriter>(
+    out: &mut W,
+    latitude: &str,
+    longitude: &str,
+    parameter: impl Fn(&mut W),
+) {
+    let half_sine = |out: &mut W, field: &str| {
+        out.push("sin(radians(").push(field).push("-");
+        parameter(out);
+        out.push(")/2)");
+    };
+    half_sine(out, latitude);
+    out.push("*");
+    half_sine(out, latitude);
+    out.push("+cos(radians(").push(latitude).push("))*");
+    parameter(out);
+    out.push("*");
+    half_sine(out, longitude);
+    out.push("*");
+    half_sine(out, longitude);
+    out.push("<=");
+    parameter(out);
+}
+
+/// Returns the values of the parameters of [`near_sql`].
+#[must_use]
+pub const fn near_values(circle: &GeoCircle) -> [f64; 6] {
+    let (center, cosine) = (circle.center(), circle.cosine());
+    let (latitude, longitude) = (center.latitude(), center.longitude());
+    [latitude, latitude, cosine, longitude, longitude, circle.limit()]
 }
 
 /// Writes ` WHERE` with a filter, if there is one.

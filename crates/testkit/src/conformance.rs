@@ -44,7 +44,7 @@ pub use event_loops::{budgets, event_loop};
 
 pub use harness::subject::{AddModels, Declared, Served, Subject};
 pub use queries::{
-    filters, grouping, json_paths, pages, ranking, related, related_groups, related_orders,
+    filters, grouping, json_paths, pages, places, ranking, related, related_groups, related_orders,
     relations, search, streams, vectors,
 };
 pub use rows::{
@@ -124,6 +124,7 @@ macro_rules! conformance {
             $crate::transactions_promises!();
             $crate::unique_promises!();
             $crate::partial_index_promises!();
+            $crate::places_promises!();
             $crate::vectors_promises!();
             $crate::versions_promises!();
             $crate::writes_promises!();

@@ -88,6 +88,8 @@ fn wrong_names_and_values_are_found_by_mypy() {
         "shop.product.remove_file(1, 'data')",
         "shop.product.get(1)['data']",
         "shop.product.group_by(lambda p: (p.nam,))",
+        "shop.product.group_by(lambda p: (p.category.field(lambda c: c.nam),))",
+        "shop.product.list(where=lambda p: near(p.name, p.lon, 1, 2, 3))",
         "shop.product.aggregate(lambda p: p.name.sum())",
         "shop.product.aggregate(lambda p: p.state.max())",
         "shop.product.aggregate(lambda p: p.stock.max()).upper()",
@@ -101,7 +103,10 @@ fn wrong_names_and_values_are_found_by_mypy() {
     ];
     workshop.write(
         "calls.py",
-        &format!("from shop import Shop\nshop = Shop('http://127.0.0.1')\n{}\n", calls.join("\n")),
+        &format!(
+            "from shop import Shop, near\nshop = Shop('http://127.0.0.1')\n{}\n",
+            calls.join("\n")
+        ),
     );
     let errors = String::from_utf8(check(&workshop, "calls.py").stdout).unwrap();
     for (at, call) in calls.iter().enumerate() {

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from shop import Condition, Problem, Shop, count, count_of, search
+from shop import Condition, Problem, Shop, count, count_of, near, search, within
 from shop import ProductColumns, ProductInsert
 from shop.runtime import Response
 
@@ -60,6 +60,8 @@ inserted: ProductInsert = {
     "state": "on_sale",
     "category": tools["id"],
     "position": [0.5, -1.0, 2.0],
+    "lat": 48.137,
+    "lon": 11.575,
     "sku": "AB12",
 }
 hammer = shop.product.insert(inserted)
@@ -99,6 +101,18 @@ for what, text, wanted in [
     ("starts", names(lambda p: p.name.starts_with("noth")), "Nothing"),
     ("words", names(lambda p: p.name.matches("hammer")), "Hammer"),
     ("search", names(search("nothing")), "Nothing"),
+    ("near", names(lambda p: near(p.lat, p.lon, 48.1, 11.5, 10_000)), "Hammer"),
+    ("far", names(lambda p: near(p.lat, p.lon, 48.1, 11.5, 1_000)), ""),
+    ("within", names(lambda p: within(p.lat, p.lon, 48, 170, 49, 12.5)), "Hammer"),
+    (
+        "related point",
+        names(
+            lambda p: p.note.any(
+                lambda n: near(n.product.to.lat, n.product.to.lon, 48.137, 11.575, 0)
+            )
+        ),
+        "Hammer",
+    ),
     ("and", names(lambda p: (p.stock > 1) & (p.available == True)), "Hammer"),  # noqa: E712
     ("or", names(lambda p: (p.stock > 1) | (p.price == Decimal(0))), "Hammer,Nothing"),
     ("not", names(lambda p: ~(p.stock > 1)), "Nothing"),
@@ -164,6 +178,15 @@ check("groups", groups, [(("on_sale", tools["id"]), (1, inserted["price"], 10.0)
 dearest_price: Decimal | None = dearest
 check("types", [type(rows), type(dearest_price), type(mean), state], [int, Decimal, float, "on_sale"])
 check("different values", shop.product.group_by(lambda p: (p.made_on,)).keys(), [(None,), (datetime.date(2026, 2, 28),)])
+by_name = shop.product.group_by(
+    lambda p: (p.category.field(lambda c: c.name), p.state), where=lambda p: p.id <= empty["id"], order="-category_name"
+).select(lambda p: (count(),))
+category_name: str | None = by_name[0][0][0]
+check("related groups", [by_name, category_name], [[(("Ada's \\ tools", "on_sale"), (1,)), ((None, "draft"), (1,))], "Ada's \\ tools"])
+notes = shop.note.group_by(
+    lambda n: (n.product.field(lambda p: p.category.field(lambda c: c.name)), n.product.field(lambda p: p.made_on))
+).select(lambda n: (count(),))
+check("groups over two references", notes, [(("Ada's \\ tools", datetime.date(2026, 2, 28)), (1,))])
 weight: float | None = shop.product.aggregate(lambda p: p.weight.sum(), where=lambda p: p.stock > 1)
 check("aggregate", [weight, shop.product.aggregate(lambda p: count_of(p.weight))], [1.25, 1])
 

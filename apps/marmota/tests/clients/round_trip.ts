@@ -1,6 +1,6 @@
 // Every kind of field, filter, relation, batch, upload, live query and error, by a generated client
 // in node. Compiled by `tsc --strict` against the types of the client.
-import { Problem, Shop, and, or, search } from './client/index.js'
+import { Problem, Shop, and, near, or, search, within } from './client/index.js'
 
 declare const process: { env: { [name: string]: string } }
 
@@ -37,7 +37,7 @@ const tools = await shop.category.insert({ name: "Ada's \\ tools" })
 const inserted = {
   name: 'Hammer', available: true, stock: 7, weight: 1.25, price: 12.5, data: 'AQID', options: { sizes: [1, { unit: 'cm' }] },
   made_on: '2026-02-28', opens_at: '09:30:00', sold_at: '2026-11-26T10:00:00.5Z', code: '0190a5c2-4d5e-7f00-8000-000000000001',
-  state: 'on_sale' as const, category: tools.id, position: [0.5, -1, 2], sku: 'AB12',
+  state: 'on_sale' as const, category: tools.id, position: [0.5, -1, 2], lat: 48.137, lon: 11.575, sku: 'AB12',
 }
 const hammer = await shop.product.insert(inserted)
 const { id, created, updated, version, photo, ...rest } = hammer
@@ -71,6 +71,10 @@ for (const [what, text, wanted] of [
   ['starts', await names(p => p.name.startsWith('noth')), 'Nothing'],
   ['words', await names(p => p.name.matches('hammer')), 'Hammer'],
   ['search', await names(search('nothing')), 'Nothing'],
+  ['near', await names(p => near(p.lat, p.lon, 48.1, 11.5, 10_000)), 'Hammer'],
+  ['far', await names(p => near(p.lat, p.lon, 48.1, 11.5, 1_000)), ''],
+  ['within', await names(p => within(p.lat, p.lon, 48, 170, 49, 12.5)), 'Hammer'],
+  ['related point', await names(p => p.note.any(n => near(n.product.lat, n.product.lon, 48.137, 11.575, 0))), 'Hammer'],
   ['and', await names(p => and(p.stock.gt(1), p.available.eq(true))), 'Hammer'],
   ['or', await names(p => or(p.stock.gt(1), p.price.eq(0))), 'Hammer,Nothing'],
   ['not', await names(p => p.stock.gt(1).and(p.id.eq(id)).not()), 'Nothing'],
@@ -126,6 +130,13 @@ const groups = await shop.product.groupBy(['state', 'category'], {
 check('groups', groups, [{ state: 'on_sale', category: tools.id, rows: 1, dearest: 12.5, mean: 10 }, { state: 'draft', category: null, rows: 1, dearest: 1, mean: 0 }])
 const dearest: number | null = groups[0]!.dearest
 check('having', await shop.product.groupBy(['state'], { having: g => g.state.eq('draft') }), [{ state: 'draft' }])
+const byName = await shop.product.groupBy(['category.name', 'state'], {
+  select: { rows: 'count' }, where: p => p.id.le(empty.id), having: g => g.category_name.eq("Ada's \\ tools"), order: ['-category_name', 'rows'],
+})
+const categoryName: string | null = byName[0]!.category_name
+check('related groups', [byName, categoryName], [[{ category_name: "Ada's \\ tools", state: 'on_sale', rows: 1 }], "Ada's \\ tools"])
+const noted = await shop.note.groupBy(['product.category.name', 'product.made_on'], { select: { notes: 'count' } })
+check('groups over two references', noted, [{ product_category_name: "Ada's \\ tools", product_made_on: '2026-02-28', notes: 1 }])
 const all = await shop.product.aggregate({ first: 'min(name)', weights: 'sum(weight)', weighed: 'count(weight)' })
 check('aggregate', [all.first, all.weights, all.weighed, dearest], ['Hammer', 1.25, 1, 12.5])
 

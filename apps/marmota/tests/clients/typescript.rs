@@ -92,6 +92,11 @@ fn wrong_names_and_values_do_not_compile() {
         "(await shop.product.get(1, { expand: { category: true } })).expand.category.name",
         "shop.product.groupBy(['nam'])",
         "shop.product.groupBy(['weight'])",
+        "shop.product.groupBy(['category.nam'])",
+        "shop.product.groupBy(['note.text'])",
+        "(await shop.product.groupBy(['category.name']))[0]!.category_name.length",
+        "shop.product.groupBy(['category.name'], { select: { n: 'count' }, order: 'category.name' })",
+        "shop.product.list({ where: p => near(p.name, p.lon, 1, 2, 3) })",
         "shop.product.groupBy(['state'], { select: { total: 'sum(name)' } })",
         "shop.product.groupBy(['state'], { select: { total: 'sum(stock)' }, order: 'sum' })",
         "shop.product.groupBy(['state'], { select: { n: 'count' }, having: g => g.count.gt(1) })",
@@ -106,7 +111,7 @@ fn wrong_names_and_values_do_not_compile() {
         "shop.product.uploadInParts(1, 'data', 'x')",
         "shop.batch().note.insert({ text: 'x', product: shop.batch().category.insert({ name: 'x' }) })",
     ];
-    let mut text = "import { Shop } from './client/index.js'\nconst shop = new Shop({ url: 'http://127.0.0.1' })\n".to_owned();
+    let mut text = "import { Shop, near } from './client/index.js'\nconst shop = new Shop({ url: 'http://127.0.0.1' })\n".to_owned();
     for call in calls {
         text.push_str(&format!("{call};\n"));
     }

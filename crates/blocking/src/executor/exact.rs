@@ -1,6 +1,6 @@
-//! The parts of a filter that databases would decide differently: searches, and conditions on a path
-//! inside of JSON, whose functions have a limited depth and other numbers. The statement selects by
-//! the other parts, and the rows are checked here.
+//! The parts of a filter that databases would decide differently: searches, conditions on a path
+//! inside of JSON, whose functions have a limited depth and other numbers, and circles on the earth.
+//! The statement selects by the other parts, and the rows are checked here.
 
 use marmota_model::{FieldSet, FilterExpr, Result, RowQuery, Table, Value, ValueRef};
 use marmota_store::related_values::condition;
@@ -19,7 +19,7 @@ pub(super) struct SplitFilter {
 /// Returns true if SQL decides the filter.
 fn is_exact(filter: &FilterExpr) -> bool {
     match filter {
-        FilterExpr::Inside { .. } | FilterExpr::Search { .. } => false,
+        FilterExpr::Inside { .. } | FilterExpr::Near { .. } | FilterExpr::Search { .. } => false,
         FilterExpr::Related(related) => is_exact(&related.filter),
         FilterExpr::Not(inner) => is_exact(inner),
         FilterExpr::And(all) | FilterExpr::Or(all) => all.iter().all(is_exact),
@@ -42,6 +42,9 @@ fn add_fields(table: &Table, filter: &FilterExpr, fields: &mut FieldSet) {
         | FilterExpr::IsNull { field }
         | FilterExpr::Inside { field, .. }
         | FilterExpr::Search { field: Some(field), .. } => *fields = fields.with(*field),
+        FilterExpr::Near { latitude, longitude, .. } => {
+            *fields = fields.with(*latitude).with(*longitude);
+        }
         FilterExpr::Search { field: None, .. } => {
             for (at, _) in table.fields().iter().enumerate().filter(|(_, field)| field.search) {
                 *fields = fields.with(at);

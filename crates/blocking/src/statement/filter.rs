@@ -44,7 +44,9 @@ impl SqlWriter for Sql {
                 self.add(&quoted(&field(*position).name)).add(" IS NULL");
             }
             // They are evaluated on the rows (`executor/exact.rs`).
-            FilterExpr::Inside { .. } | FilterExpr::Search { .. } => drop(self.add(Self::TRUE)),
+            FilterExpr::Inside { .. } | FilterExpr::Near { .. } | FilterExpr::Search { .. } => {
+                self.add(Self::TRUE);
+            }
             // The number of rows.
             FilterExpr::Related(related) => {
                 if let Quantifier::Count { number, .. } = related.quantifier {

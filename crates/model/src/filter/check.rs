@@ -94,6 +94,10 @@ impl FilterExpr {
             Self::Match { field, text, .. } => check_value(table, *field, ValueRef::Text(text)),
             Self::IsNull { field } => check_field(table, *field),
             Self::Inside { field, condition } => check_inside(table, *field, condition),
+            Self::Near { latitude, longitude, .. } => {
+                check_coordinate(table, *latitude)?;
+                check_coordinate(table, *longitude)
+            }
             Self::Search { field, search } => check_search(table, *field, search),
             Self::Related(related) => {
                 if steps == RELATION_STEPS_MAX {
@@ -181,6 +185,21 @@ pub(super) fn check_value(table: &Table, position: usize, value: ValueRef<'_>) -
         _ => return Ok(()),
     };
     Err(Error::invalid(vec![violation(field, value, rule, message)]))
+}
+
+/// Checks that a field can have the latitude or longitude of a point.
+pub(super) fn check_coordinate(table: &Table, position: usize) -> Result<()> {
+    check_field(table, position)?;
+    let field = &table.fields()[position];
+    if field.kind == Kind::Float {
+        return Ok(());
+    }
+    let message = format!(
+        "is not a coordinate, but of type {}: a point has two float fields, its latitude and its \
+         longitude",
+        field.kind.name()
+    );
+    Err(Error::invalid(vec![violation(field, ValueRef::Null, "type", message)]))
 }
 
 fn check_search(table: &Table, field: Option<usize>, search: &Search) -> Result<()> {

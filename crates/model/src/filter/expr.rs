@@ -1,7 +1,7 @@
 //! Conditions and orders in the form for engines.
 
 use crate::json::JsonCondition;
-use crate::{Comparison, FieldSet, Place, RelatedFilter, Search, Table, Value};
+use crate::{Comparison, FieldSet, GeoBox, GeoCircle, Place, RelatedFilter, Search, Table, Value};
 
 /// A condition on a row in the form for engines: fields are named by their position in the table of
 /// the operation. Programs use [`Filter`](crate::Filter), which knows its model or table.
@@ -61,6 +61,16 @@ pub enum FilterExpr {
         /// The path and the test.
         condition: Box<JsonCondition>,
     },
+    /// The point of two float fields is in a circle. Made with the box of the circle by
+    /// [`FilterExpr::near`], so that an index of the fields can be used.
+    Near {
+        /// The field of the latitude.
+        latitude: usize,
+        /// The field of the longitude.
+        longitude: usize,
+        /// The circle.
+        circle: GeoCircle,
+    },
     /// A searchable field, or all of them taken together, matches a search. NULL has no words: the
     /// result is always true or false.
     Search {
@@ -115,6 +125,53 @@ impl FilterExpr {
         Self::Search { field: None, search: Box::new(Search::new(text)) }
     }
 
+    /// Rows whose point, of the fields of its latitude and longitude, is in a circle.
+    ///
+    /// ```
+    /// use marmota_model::{FilterExpr, GeoCircle, GeoPoint};
+    /// let circle = GeoCircle::new(GeoPoint::new(48.1, 11.5)?, 5_000.0)?;
+    /// let FilterExpr::And(all) = FilterExpr::near(2, 3, circle) else { unreachable!() };
+    /// assert!(matches!(all.last(), Some(FilterExpr::Near { latitude: 2, longitude: 3, .. })));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub fn near(latitude: usize, longitude: usize, circle: GeoCircle) -> Self {
+        Self::within(latitude, longitude, circle.bounds()).and(Self::Near {
+            latitude,
+            longitude,
+            circle,
+        })
+    }
+
+    /// Rows whose point, of the fields of its latitude and longitude, is in a box.
+    ///
+    /// ```
+    /// use marmota_model::{FilterExpr, GeoBox};
+    /// let alps = FilterExpr::within(2, 3, GeoBox::new(43.5, 5.0, 48.5, 16.5)?);
+    /// assert!(matches!(alps, FilterExpr::And(all) if all.len() == 4));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub fn within(latitude: usize, longitude: usize, area: GeoBox) -> Self {
+        let compare = |field, comparison, value| Self::Compare {
+            field,
+            comparison,
+            value: Value::Float(value),
+        };
+        let ((south, north), (west, east)) = (area.latitudes(), area.longitudes());
+        let after = compare(longitude, Comparison::GreaterOrEqual, west);
+        let before = compare(longitude, Comparison::LessOrEqual, east);
+        let mut all = vec![
+            compare(latitude, Comparison::GreaterOrEqual, south),
+            compare(latitude, Comparison::LessOrEqual, north),
+        ];
+        match west <= east {
+            true => all.extend([after, before]),
+            false => all.push(after.or(before)),
+        }
+        Self::And(all)
+    }
+
     /// Returns a filter that is true if both filters are.
     ///
     /// ```
@@ -159,6 +216,7 @@ impl FilterExpr {
             | Self::Match { field, .. }
             | Self::IsNull { field }
             | Self::Inside { field, .. } => Some(*field),
+            Self::Near { latitude, .. } => Some(*latitude),
             Self::Search { field, .. } => *field,
             Self::Related(related) => Some(related.step.local),
             Self::Not(inner) => inner.first_field(),
@@ -189,6 +247,9 @@ impl FilterExpr {
             | Self::IsNull { field }
             | Self::Inside { field, .. }
             | Self::Search { field: Some(field), .. } => FieldSet::EMPTY.with(*field),
+            Self::Near { latitude, longitude, .. } => {
+                FieldSet::EMPTY.with(*latitude).with(*longitude)
+            }
             Self::Search { field: None, .. } => {
                 table.search_fields().fold(FieldSet::EMPTY, FieldSet::with)
             }

@@ -117,6 +117,7 @@ fn check(table: &Table, filter: &FilterExpr) -> std::result::Result<(), String> 
         }
         FilterExpr::Match { .. }
         | FilterExpr::Inside { .. }
+        | FilterExpr::Near { .. }
         | FilterExpr::Search { .. }
         | FilterExpr::Related(_) => Err("an index compares fields of the table with constants by \
                                          =, !=, <, <=, >, >=, `in` and `= null`, combined by \

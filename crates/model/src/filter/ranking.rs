@@ -1,18 +1,18 @@
 //! Lists whose order is computed from the rows: by relevance for a search, or by the distance of a
-//! vector.
+//! vector or of a point on the earth.
 //!
 //! The score of a row depends only on the row and the query, never on other rows. So it is the same
 //! on every engine, reveals nothing about rows that the caller may not read, and a page can continue
 //! after the score and the key of a row.
 
-use super::check::check_value;
+use super::check::{check_coordinate, check_value};
 use crate::schema::{check_kind, violation};
 use crate::search::relevance;
 use crate::value::excerpt::excerpt;
 use crate::value::vector;
 use crate::{
-    Error, ErrorKind, FieldSet, FilterExpr, Kind, Metric, Result, Search, Table, Value, ValueRef,
-    Words,
+    Error, ErrorKind, FieldSet, FilterExpr, GeoPoint, Kind, Metric, Result, Search, Table, Value,
+    ValueRef, Words,
 };
 
 /// The maximum number of rows of a [`RankedQuery`], which are held in memory until all rows are read.
@@ -69,6 +69,15 @@ pub enum Ranking {
         to: Box<[f32]>,
         /// How the distance is measured.
         metric: Metric,
+    },
+    /// The distance of a point on the earth, in metres. Rows without both coordinates are left out.
+    Distance {
+        /// The field of the latitude.
+        latitude: usize,
+        /// The field of the longitude.
+        longitude: usize,
+        /// The point to measure from.
+        from: GeoPoint,
     },
 }
 
@@ -178,6 +187,21 @@ impl Ranking {
         Ok(by)
     }
 
+    /// Returns the ranking by the distance of the point of two fields.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if the fields are not floats.
+    pub fn distance(
+        table: &Table,
+        latitude: usize,
+        longitude: usize,
+        from: GeoPoint,
+    ) -> Result<Self> {
+        let by = Self::Distance { latitude, longitude, from };
+        by.check(table)?;
+        Ok(by)
+    }
+
     /// Returns the fields that the score depends on.
     #[must_use]
     pub fn fields(&self) -> FieldSet {
@@ -186,6 +210,9 @@ impl Ranking {
                 searches.iter().fold(FieldSet::EMPTY, |all, one| all.union(one.fields))
             }
             Self::Nearest { field, .. } => FieldSet::EMPTY.with(*field),
+            Self::Distance { latitude, longitude, .. } => {
+                FieldSet::EMPTY.with(*latitude).with(*longitude)
+            }
         }
     }
 
@@ -194,7 +221,7 @@ impl Ranking {
     pub const fn place(&self, score: f64) -> f64 {
         match self {
             Self::Relevance(_) => -score,
-            Self::Nearest { .. } => score,
+            Self::Nearest { .. } | Self::Distance { .. } => score,
         }
     }
 
@@ -203,7 +230,7 @@ impl Ranking {
     pub fn searches(&self) -> &[RankedSearch] {
         match self {
             Self::Relevance(searches) => searches,
-            Self::Nearest { .. } => &[],
+            Self::Nearest { .. } | Self::Distance { .. } => &[],
         }
     }
 
@@ -223,6 +250,10 @@ impl Ranking {
                 })
             }
             Self::Nearest { field, to, .. } => check_nearest(table, *field, to),
+            Self::Distance { latitude, longitude, .. } => {
+                check_coordinate(table, *latitude)?;
+                check_coordinate(table, *longitude)
+            }
         }
     }
 }
@@ -263,11 +294,13 @@ fn collect(table: &Table, filter: &FilterExpr, searches: &mut Vec<RankedSearch>)
 }
 
 /// Parses an order by a computed value: `rank`, or `rank()` in a table with a field of that name, and
-/// `near(embedding,[0.5,-1])`, with a metric as the last argument (`cosine`, `l2` or `dot`).
+/// `near(embedding,[0.5,-1])`, with a metric as the last argument (`cosine`, `l2` or `dot`), and
+/// `near(lat,lon,48.1,11.5)`, by the distance of a point on the earth.
 /// Returns `None` for an order by fields.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] if the filter has no search, or the vector does not fit the field.
+/// [`ErrorKind::Invalid`] if the filter has no search, or the vector or point does not fit the
+/// fields.
 ///
 /// ```
 /// # use marmota_model::{Field, Kind, Role, Schema, Table};
@@ -297,13 +330,14 @@ pub fn parse_ranking(
     }
 }
 
-/// Parses `near(field, vector)` or `near(field, vector, metric)`.
+/// Parses `near(field, vector)` or `near(field, vector, metric)`, or
+/// `near(field, field, latitude, longitude)`.
 fn nearest(table: &Table, text: &str) -> Result<Ranking> {
     let refuse = || {
         let message = format!(
             "the order {:?} must be `near(field,[0.5,-1])`, with `cosine`, `l2` or `dot` as the \
-             last argument or without; in place of the array, its bytes can be given as \
-             base64url in quotes",
+             last argument or without, or `near(lat,lon,48.1,11.5)`; in place of the array, its \
+             bytes can be given as base64url in quotes",
             excerpt(text)
         );
         Error::new(ErrorKind::Invalid, message)
@@ -311,6 +345,17 @@ fn nearest(table: &Table, text: &str) -> Result<Ranking> {
     let arguments = text.strip_prefix("near(").and_then(|text| text.strip_suffix(')'));
     let (name, rest) = arguments.and_then(|text| text.split_once(',')).ok_or_else(refuse)?;
     let field = table.position(name.trim())?;
+    if !rest.trim_start().starts_with(['[', '\'']) {
+        let mut parts = rest.split(',').map(str::trim);
+        let [name, latitude, longitude] = [(); 3].map(|()| parts.next().unwrap_or_default());
+        let number = |text: &str| text.parse::<f64>().map_err(|_| refuse());
+        let from = (number(latitude)?, number(longitude)?);
+        if parts.next().is_some() {
+            return Err(refuse());
+        }
+        let from = GeoPoint::new(from.0, from.1)?;
+        return Ranking::distance(table, field, table.position(name)?, from);
+    }
     let (to, metric) = vector_of(rest.trim()).ok_or_else(refuse)?;
     let metric = match metric.trim() {
         "" => Some(Metric::default()),
@@ -341,7 +386,7 @@ impl Ranker {
     pub fn new(by: Ranking) -> Self {
         let norm = match &by {
             Ranking::Nearest { to, metric, .. } => metric.norm(to),
-            Ranking::Relevance(_) => 0.0,
+            Ranking::Relevance(_) | Ranking::Distance { .. } => 0.0,
         };
         Self { by, words: Words::default(), norm }
     }
@@ -374,6 +419,14 @@ impl Ranker {
                 }
                 _ => None,
             },
+            Ranking::Distance { latitude, longitude, from } => {
+                match (row[*latitude], row[*longitude]) {
+                    (ValueRef::Float(latitude), ValueRef::Float(longitude)) => {
+                        Some(from.distance_to(latitude, longitude))
+                    }
+                    _ => None,
+                }
+            }
         }
     }
 }

@@ -3,9 +3,11 @@
 //! ```text
 //! filter  = and { ("or" | "||") and }
 //! and     = not { ("and" | "&&") not }
-//! not     = ("not" | "!") not | "(" filter ")" | field test | "@" string | related
+//! not     = ("not" | "!") not | "(" filter ")" | field test | "@" string | related | place
 //! field   = { step-to-one "." } name [ path ]
 //! related = ("any" | "none") "(" rows ")" | "count" "(" rows ")" compare number
+//! place   = "near" "(" name "," name "," number "," number "," number ")"
+//!         | "within" "(" name "," name "," number "," number "," number "," number ")"
 //! rows    = relation [ "," filter ]
 //! relation = name [ ":" name ] { "." name [ ":" name ] }
 //! path    = step { step }
@@ -21,6 +23,7 @@
 //!
 //! The tables of [`parse_filter`] explain each form with an example.
 
+mod geo;
 mod inside;
 mod parser;
 mod relation;
@@ -50,6 +53,8 @@ use crate::{Error, ErrorKind, Field, Filter, Kind, Order, Result, SortKey, Table
 /// | `field @ 'words'` | the field has the words ([`Search`](crate::Search)) | `body @ 'marmot -dog'` |
 /// | `@ 'words'` | the searchable fields, taken together, have the words | `@ 'alpine mead*'` |
 /// | `field.path …` | the value at a path in a JSON field | `options.tags[0] = 'red'` |
+/// | `near(lat, lon, latitude, longitude, radius)` | the point of two float fields is in a circle; the radius is in metres | `near(lat, lon, 48.1, 11.5, 5000)` |
+/// | `within(lat, lon, south, west, north, east)` | the point is in a box | `within(lat, lon, 43.5, 5, 48.5, 16.5)` |
 /// | `field.path exists` | the path exists, also if its value is null | `options.'unit price' exists` |
 ///
 /// # Combinations

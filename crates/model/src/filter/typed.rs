@@ -9,8 +9,8 @@ use std::ops::Not;
 use super::subject::Subject;
 use crate::table::hash_of;
 use crate::{
-    Error, ErrorKind, FilterExpr, GroupQuery, Model, Record, RelatedField, RelationStep, Result,
-    RowQuery, SortKey, Table,
+    Column, Coordinate, Error, ErrorKind, FilterExpr, GeoBox, GeoCircle, GroupQuery, Model, Record,
+    RelatedField, RelationStep, Result, RowQuery, SortKey, Table,
 };
 
 /// A condition on rows of the model `M`, made from its columns (`Person::BORN.gt(1900)`), or on
@@ -155,6 +155,42 @@ impl<M: Model> Filter<M> {
     /// ```
     pub fn search(text: &str) -> Self {
         Self::of_model(FilterExpr::search(text))
+    }
+
+    /// Selects rows whose point, of the columns of its latitude and longitude, is in a circle.
+    ///
+    /// ```
+    /// # use marmota_model::{Column, Filter, Model};
+    /// use marmota_model::{GeoCircle, GeoPoint};
+    /// # fn example<Shop: Model>(lat: Column<Shop, f64>, lon: Column<Shop, f64>) {
+    /// let circle = GeoCircle::new(GeoPoint::new(48.137, 11.575).unwrap(), 5_000.0).unwrap();
+    /// let filter: Filter<Shop> = Filter::near(lat, lon, circle);
+    /// # }
+    /// ```
+    pub fn near<T: Coordinate, U: Coordinate>(
+        latitude: Column<M, T>,
+        longitude: Column<M, U>,
+        circle: GeoCircle,
+    ) -> Self {
+        Self::of_model(FilterExpr::near(latitude.position(), longitude.position(), circle))
+    }
+
+    /// Selects rows whose point, of the columns of its latitude and longitude, is in a box.
+    ///
+    /// ```
+    /// # use marmota_model::{Column, Filter, Model};
+    /// use marmota_model::GeoBox;
+    /// # fn example<Shop: Model>(lat: Column<Shop, f64>, lon: Column<Shop, f64>) {
+    /// let alps = GeoBox::new(43.5, 5.0, 48.5, 16.5).unwrap();
+    /// let filter: Filter<Shop> = Filter::within(lat, lon, alps);
+    /// # }
+    /// ```
+    pub fn within<T: Coordinate, U: Coordinate>(
+        latitude: Column<M, T>,
+        longitude: Column<M, U>,
+        area: GeoBox,
+    ) -> Self {
+        Self::of_model(FilterExpr::within(latitude.position(), longitude.position(), area))
     }
 
     /// Returns the expression for engines.

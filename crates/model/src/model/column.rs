@@ -58,6 +58,14 @@ impl<M, T> Column<M, T> {
     }
 }
 
+/// A field that has a latitude or a longitude, in degrees: a float, or an [`Option`] of one.
+pub trait Coordinate: FieldValue {}
+
+impl Coordinate for f32 {}
+impl Coordinate for f64 {}
+impl Coordinate for Option<f32> {}
+impl Coordinate for Option<f64> {}
+
 /// A value that can be compared with a field of type `T`.
 ///
 /// A field of type `T` or `Option<T>` is compared with a `T`; a text also with a `&str`. An optional

@@ -7,7 +7,7 @@
 use marmota_model::{
     Comparison, FieldSet, FilterExpr, Place, Quantifier, Result, SortKey, Table, ValueRef,
 };
-use marmota_sql::{SqlWriter, each_condition, filter_sql, quoted, sign};
+use marmota_sql::{SqlWriter, each_condition, filter_sql, near_sql, near_values, quoted, sign};
 
 use crate::statement::column::{compared_type, is_folded, misfit};
 use crate::statement::sql_writer::Sql;
@@ -63,6 +63,12 @@ impl SqlWriter for Sql {
             FilterExpr::Inside { field, condition } => {
                 json_path::sql(self, table, *field, condition);
             }
+            FilterExpr::Near { latitude, longitude, .. } => {
+                let name = |position: &usize| quoted(&field(*position).name);
+                near_sql(self, &name(latitude), &name(longitude), |out| {
+                    out.parameter(PgType::Float8.oid());
+                });
+            }
             FilterExpr::Search { field, search } => search::sql(self, table, *field, search),
             // The number of rows.
             FilterExpr::Related(_) => {
@@ -86,6 +92,9 @@ pub(crate) fn shape_filter(shape: &mut Vec<u8>, table: &Table, filter: &FilterEx
             FilterExpr::Match { field, place, .. } => shape.extend([3, *field as u8, *place as u8]),
             FilterExpr::IsNull { field } => shape.extend([4, *field as u8]),
             FilterExpr::Inside { field, condition } => json_path::shape(shape, *field, condition),
+            FilterExpr::Near { latitude, longitude, .. } => {
+                shape.extend([11, *latitude as u8, *longitude as u8]);
+            }
             FilterExpr::Search { field, search } => search::shape(shape, *field, search),
             FilterExpr::Related(_)
             | FilterExpr::Not(_)
@@ -137,6 +146,14 @@ fn put_condition(out: &mut Vec<u8>, table: &Table, filter: &FilterExpr) -> Resul
         FilterExpr::Match { text, .. } => value::put_folded(out, text),
         FilterExpr::IsNull { .. } => return Ok(0),
         FilterExpr::Inside { condition, .. } => return json_path::put(out, condition),
+        FilterExpr::Near { circle, .. } => {
+            let values = near_values(circle);
+            for value in values {
+                // A float always fits a double precision.
+                let _ = value::put(out, PgType::Float8, ValueRef::Float(value));
+            }
+            return Ok(values.len() as u16);
+        }
         FilterExpr::Search { field, search } => return Ok(search::put(out, table, *field, search)),
         FilterExpr::Related(related) => {
             let Quantifier::Count { number, .. } = related.quantifier else { return Ok(0) };

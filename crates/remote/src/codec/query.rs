@@ -4,8 +4,8 @@
 use marmota_model::json::{JsonCondition, JsonPath, JsonTest};
 use marmota_model::{
     AggregateColumn, AggregateFunction, Comparison, FILTER_DEPTH_MAX, FILTER_TERMS_MAX, FieldSet,
-    FilterExpr, GROUP_AGGREGATES_MAX, GROUP_FIELDS_MAX, GroupQuery, Place, Quantifier,
-    RelatedFilter, RelationStep, Result, RowQuery, Search, SortKey,
+    FilterExpr, GROUP_AGGREGATES_MAX, GROUP_FIELDS_MAX, GeoCircle, GeoPoint, GroupQuery, Place,
+    Quantifier, RelatedFilter, RelationStep, Result, RowQuery, Search, SortKey, ValueRef,
 };
 
 use super::bytes::{Bytes, broken, put_bytes, put_unsigned};
@@ -22,6 +22,7 @@ const AND: u8 = 7;
 const OR: u8 = 8;
 const EXISTS: u8 = 9;
 const RELATED: u8 = 10;
+const NEAR: u8 = 11;
 
 const COMPARISONS: [Comparison; 6] = [
     Comparison::Equal,
@@ -75,6 +76,12 @@ pub(crate) fn put_filter(out: &mut Vec<u8>, filter: &FilterExpr) {
             put_bytes(out, condition.path.to_string().as_bytes());
             put_test(out, &condition.test);
         }
+        FilterExpr::Near { latitude, longitude, circle } => {
+            put_field(out, NEAR, *latitude);
+            put_unsigned(out, *longitude as u64);
+            put_point(out, circle.center());
+            put_value(out, ValueRef::Float(circle.radius()));
+        }
         FilterExpr::Search { field, search } => {
             out.push(SEARCH);
             put_unsigned(out, field.map_or(0, |field| field as u64 + 1));
@@ -104,6 +111,12 @@ pub(crate) fn put_filter(out: &mut Vec<u8>, filter: &FilterExpr) {
         FilterExpr::And(all) => put_list(out, AND, all),
         FilterExpr::Or(all) => put_list(out, OR, all),
     }
+}
+
+/// Appends a point on the earth.
+pub(super) fn put_point(out: &mut Vec<u8>, point: GeoPoint) {
+    put_value(out, ValueRef::Float(point.latitude()));
+    put_value(out, ValueRef::Float(point.longitude()));
 }
 
 fn put_test(out: &mut Vec<u8>, test: &JsonTest) {
@@ -216,6 +229,11 @@ impl Bytes<'_> {
                 let condition = Box::new(JsonCondition { path, test: self.json_test()? });
                 FilterExpr::Inside { field, condition }
             }
+            NEAR => {
+                let (latitude, longitude) = (self.size()?, self.size()?);
+                let circle = GeoCircle::new(self.point()?, self.float()?)?;
+                FilterExpr::Near { latitude, longitude, circle }
+            }
             SEARCH => {
                 let field = self.size()?.checked_sub(1);
                 FilterExpr::Search { field, search: Box::new(Search::new(self.text()?)) }
@@ -241,6 +259,18 @@ impl Bytes<'_> {
             OR => FilterExpr::Or(self.filter_list(depth, terms)?),
             _ => return Err(broken("has an unknown condition")),
         })
+    }
+
+    fn float(&mut self) -> Result<f64> {
+        match self.checked_value()? {
+            ValueRef::Float(number) => Ok(number),
+            _ => Err(broken("has a coordinate that is not a number")),
+        }
+    }
+
+    /// Reads a point on the earth.
+    pub(super) fn point(&mut self) -> Result<GeoPoint> {
+        GeoPoint::new(self.float()?, self.float()?)
     }
 
     fn json_test(&mut self) -> Result<JsonTest> {
@@ -362,6 +392,12 @@ pub(crate) mod tests {
                 let path = JsonPath::new(&path);
                 FilterExpr::Inside { field, condition: Box::new(JsonCondition { path, test }) }
             }),
+            (field.clone(), field.clone(), any_point(), 0.0..1e9_f64).prop_map(
+                |(latitude, longitude, center, radius)| {
+                    let circle = GeoCircle::new(center, radius).unwrap();
+                    FilterExpr::Near { latitude, longitude, circle }
+                }
+            ),
             (prop::option::of(field), "[a-z -]{0,9}").prop_map(|(field, text)| {
                 FilterExpr::Search { field, search: Box::new(Search::new(&text)) }
             }),
@@ -378,6 +414,11 @@ pub(crate) mod tests {
                 prop::collection::vec(inner, 0..4).prop_map(FilterExpr::Or),
             ]
         })
+    }
+
+    pub(crate) fn any_point() -> impl Strategy<Value = GeoPoint> {
+        (-90.0..=90.0_f64, -180.0..=180.0_f64)
+            .prop_map(|(latitude, longitude)| GeoPoint::new(latitude, longitude).unwrap())
     }
 
     fn any_step() -> impl Strategy<Value = RelationStep> {

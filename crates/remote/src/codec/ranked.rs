@@ -7,11 +7,12 @@ use marmota_model::{
 };
 
 use super::bytes::{Bytes, broken, put_bytes, put_unsigned};
-use super::query::{put_fields, put_filter_option};
+use super::query::{put_fields, put_filter_option, put_point};
 use marmota_model::binary::put_value;
 
 const RELEVANCE: u8 = 0;
 const NEAREST: u8 = 1;
+const DISTANCE: u8 = 2;
 
 pub(crate) fn put_ranked(out: &mut Vec<u8>, query: &RankedQuery) {
     put_filter_option(out, query.filter.as_ref());
@@ -31,6 +32,12 @@ pub(crate) fn put_ranked(out: &mut Vec<u8>, query: &RankedQuery) {
             out.push(number.unwrap_or_default() as u8);
             let bytes: Vec<u8> = to.iter().flat_map(|number| number.to_le_bytes()).collect();
             put_value(out, ValueRef::Blob(&bytes));
+        }
+        Ranking::Distance { latitude, longitude, from } => {
+            out.push(DISTANCE);
+            put_unsigned(out, *latitude as u64);
+            put_unsigned(out, *longitude as u64);
+            put_point(out, *from);
         }
     }
     put_unsigned(out, query.limit);
@@ -75,6 +82,10 @@ impl Bytes<'_> {
                 let to = numbers.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
                 Ranking::Nearest { field, to, metric }
             }
+            DISTANCE => {
+                let (latitude, longitude) = (self.size()?, self.size()?);
+                Ranking::Distance { latitude, longitude, from: self.point()? }
+            }
             _ => return Err(broken("has an unknown ranking")),
         };
         let limit = self.unsigned()?;
@@ -96,6 +107,7 @@ impl Bytes<'_> {
 mod tests {
     use super::*;
     use crate::codec::any_value::any_value;
+    use crate::codec::query::tests::any_point;
     use proptest::prelude::*;
 
     fn any_ranking() -> impl Strategy<Value = Ranking> {
@@ -107,7 +119,15 @@ mod tests {
         let nearest = (0..100_usize, to, 0..Metric::ALL.len()).prop_map(|(field, to, metric)| {
             Ranking::Nearest { field, to: to.into(), metric: Metric::ALL[metric] }
         });
-        prop_oneof![prop::collection::vec(search, 0..4).prop_map(Ranking::Relevance), nearest,]
+        let distance =
+            (0..100_usize, 0..100_usize, any_point()).prop_map(|(latitude, longitude, from)| {
+                Ranking::Distance { latitude, longitude, from }
+            });
+        prop_oneof![
+            prop::collection::vec(search, 0..4).prop_map(Ranking::Relevance),
+            nearest,
+            distance,
+        ]
     }
 
     proptest! {

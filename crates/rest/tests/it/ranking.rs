@@ -21,6 +21,12 @@ fn on_engines(test: impl Fn(&mut Client)) {
     ];
     let sqlite = Sqlite::open(Location::Memory, SqliteOptions::default()).unwrap();
     for builder in [Store::builder(slow(Memory::new())), Store::builder(sqlite).cache(1 << 20)] {
+        let shop = vec![
+            Field::new("id", Kind::I64).role(Role::Key),
+            Field::new("lat", Kind::Float).nullable(true),
+            Field::new("lon", Kind::Float).nullable(true),
+        ];
+        let builder = builder.schema(Schema::new("shop", shop));
         let store = builder.schema(Schema::new("note", fields.clone())).open().unwrap();
         let router = Api::new(&store).router();
         let server = Server::bind("127.0.0.1:0").unwrap().start(router).unwrap();
@@ -163,5 +169,42 @@ fn vectors_are_arrays() {
             client.get(&format!("/api/note?{query}")).is(400);
         }
         assert_eq!(ids(&page(client, "/api/note?place=null")), [3, 4]);
+    });
+}
+
+#[test]
+fn places_are_found_by_circle_and_box_and_sorted_by_distance() {
+    on_engines(|client| {
+        let rows = json!([
+            {"lat": 48.1374, "lon": 11.5755},
+            {"lat": 52.52, "lon": 13.405},
+            {"lat": 48.1499, "lon": 11.4616},
+            {"lat": null, "lon": 11.5},
+        ]);
+        client.json("POST /api/shop", &rows.to_string()).is(201);
+        let near = "near(lat,lon,48.1402,11.56";
+        let found = page(client, &format!("/api/shop?filter={near},5000)"));
+        assert_eq!(ids(&found), [1]);
+        let found = page(client, "/api/shop?filter=within(lat,%20lon,%2048,%20-170,%2049,%2012)");
+        assert_eq!(ids(&found), [1, 3]);
+        let url = format!("/api/shop?filter={near},1e4)&order={near})&limit=1&fields=id");
+        let first = page(client, &url);
+        assert_eq!(ids(&first), [1]);
+        let metres = first["scores"][0].as_f64().unwrap();
+        assert!((metres - 1192.0).abs() < 1.0, "{metres}");
+        assert_eq!(ids(&page(client, first["next"].as_str().unwrap())), [3]);
+        for query in [
+            "filter=near(lat,lon,48.1,11.5)",
+            "filter=near(lat,id,48.1,11.5,5)",
+            "filter=near(lat,lon,98.1,11.5,5)",
+            "filter=within(lat,lon,48,11,47,12)",
+            "order=near(lat,lon,48.1)",
+            "order=near(lat,lon,48.1,181)",
+            "order=near(lat,lon,48.1,11.5),id",
+        ] {
+            client.get(&format!("/api/shop?{query}")).is(400);
+        }
+        let refused = client.get("/api/shop?filter=near(lat,id,48.1,11.5,5)").is(400).value();
+        assert_eq!(refused["errors"][0]["field"], "id", "{refused}");
     });
 }

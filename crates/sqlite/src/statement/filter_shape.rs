@@ -8,7 +8,9 @@ use marmota_model::{
     SortKey, Table,
 };
 use marmota_sql::quoted;
-use marmota_sql::{SqlWriter, each_condition, shape_filter, shape_order, sign};
+use marmota_sql::{
+    SqlWriter, each_condition, near_sql, near_values, shape_filter, shape_order, sign,
+};
 
 use crate::ffi::{Bound, Run};
 use crate::statement::column::bound_value;
@@ -54,6 +56,9 @@ impl FilterShape {
             }
             FilterExpr::IsNull { field } => self.bytes.extend([4, *field as u8]),
             FilterExpr::Inside { field, .. } => self.bytes.extend([9, *field as u8]),
+            FilterExpr::Near { latitude, longitude, .. } => {
+                self.bytes.extend([11, *latitude as u8, *longitude as u8]);
+            }
             FilterExpr::Search { field, search } => {
                 self.bytes.extend([10, field.map_or(u8::MAX, |field| field as u8)]);
                 self.patterns.push(match_text(table, *field, search)?);
@@ -151,6 +156,12 @@ impl SqlWriter for Sql {
 
     fn condition(&mut self, table: &Table, filter: &FilterExpr) {
         let name = |field: &usize| quoted(&table.fields()[*field].name);
+        if let FilterExpr::Near { latitude, longitude, .. } = filter {
+            near_sql(self, &name(latitude), &name(longitude), |out| {
+                out.push("?");
+            });
+            return;
+        }
         let out = &mut self.0;
         let _ = match filter {
             FilterExpr::Compare { field, comparison, .. } => {
@@ -180,7 +191,10 @@ impl SqlWriter for Sql {
             }
             // The number of rows.
             FilterExpr::Related(_) => write!(out, "?"),
-            FilterExpr::Not(_) | FilterExpr::And(_) | FilterExpr::Or(_) => Ok(()),
+            FilterExpr::Near { .. }
+            | FilterExpr::Not(_)
+            | FilterExpr::And(_)
+            | FilterExpr::Or(_) => Ok(()),
         };
     }
 }
@@ -215,6 +229,9 @@ pub(crate) fn bind_filter<'v>(
                 None => run.bind(Bound::NULL),
             },
             FilterExpr::Inside { condition, .. } => run.bind(Bound::condition(condition)),
+            FilterExpr::Near { circle, .. } => {
+                near_values(circle).into_iter().for_each(|value| run.bind(Bound::float(value)));
+            }
             FilterExpr::Related(related) => {
                 if let Quantifier::Count { number, .. } = related.quantifier {
                     run.bind(Bound::int(i64::from(number)));

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashMap;
 use marmota_model::binary::put_value;
-use marmota_model::{Error, ErrorKind, Result, RowQuery, RowSink, ValueRef};
+use marmota_model::{Error, ErrorKind, GroupQuery, Result, RowQuery, RowSink, Table, ValueRef};
 
 use self::related_groups::RelatedGroups;
 use self::related_list::RelatedList;
@@ -29,7 +29,7 @@ use crate::layers::handle::HandleContext;
 use crate::layers::layer::Layer;
 use crate::layers::session::pool::Sessions;
 use crate::rows::best_rows::BestRows;
-use crate::rows::row_groups::RowGroups;
+use crate::rows::row_groups::{RowGroups, SortedGroups};
 
 /// The layer of reads that the engine leaves to the store.
 pub(crate) struct FallbackLayer<L> {
@@ -47,14 +47,22 @@ pub(crate) struct FallbackState<S> {
 /// A read that is executed as a list, or as several reads.
 #[derive(Debug)]
 enum Reading<S> {
-    /// Groups, so far.
-    Groups(Box<(RowQuery, RowGroups)>),
+    /// Groups.
+    Groups(Box<GroupsRead>),
     /// The first rows for each value of a field: the list without its limit, and the rows so far.
     Each(Box<(RowQuery, Counts)>),
     /// The best rows, so far.
     Ranked(Box<(RowQuery, BestRows)>),
     /// A read by related rows.
     Staged(Box<Staged<S>>),
+}
+
+/// A read of groups: the list of their rows, the groups so far, and the groups after the last row.
+#[derive(Debug)]
+struct GroupsRead {
+    list: RowQuery,
+    groups: RowGroups,
+    sorted: Option<SortedGroups>,
 }
 
 /// A read in stages.
@@ -71,7 +79,8 @@ const COUNTS_BYTES_MAX: usize = 64 << 20;
 /// The approximate size of a count without its value.
 const COUNT_BYTES: usize = 48;
 
-/// The time after which a read of many short lists lets the thread do other work.
+/// The time after which a read of many short lists, or of groups after its list, lets the thread do
+/// other work.
 const TURN: Duration = Duration::from_millis(1);
 
 /// The number of rows for each value of a field.
@@ -144,22 +153,26 @@ impl<L: Layer> FallbackLayer<L> {
         if let Reading::Staged(staged) = reading {
             return self.read_staged(handle, staged, operation, sink, outcome, context);
         }
-        let run = |list: &mut Operation<'_>, sink: &mut dyn RowSink| {
+        if let (Reading::Groups(reading), Operation::Group { table, query, result }) =
+            (&mut *reading, operation)
+            && let Some(sorted) = &mut reading.sorted
+        {
+            return self.lend_groups(sorted, (table, result), query, sink, outcome, context);
+        }
+        let mut context = context;
+        let mut run = |list: &mut Operation<'_>, sink: &mut dyn RowSink| {
             let mut listed = Outcome::default();
-            match context {
+            match &mut context {
                 Some(context) => self.next.poll(handle, next, list, sink, &mut listed, context),
                 None => self.next.submit(handle, next, None, list, sink, &mut listed),
             }
         };
         match (reading, operation) {
             (Reading::Groups(reading), Operation::Group { table, query, result }) => {
-                let (list, groups) = &mut **reading;
-                let done = run(&mut Operation::List { table, query: list }, groups);
-                if let Poll::Ready(Ok(())) = done {
-                    let _lending = self.sessions().begin_lending()?;
-                    outcome.rows = groups.lend((table, result), query, sink)?;
-                }
-                done
+                let GroupsRead { list, groups, sorted } = &mut **reading;
+                ready!(run(&mut Operation::List { table, query: list }, groups))?;
+                let sorted = sorted.insert(groups.end(result, query)?);
+                self.lend_groups(sorted, (table, result), query, sink, outcome, context)
             }
             (Reading::Ranked(reading), Operation::ListRanked { table, .. }) => {
                 let (list, best) = &mut **reading;
@@ -191,6 +204,30 @@ impl<L: Layer> FallbackLayer<L> {
         }
     }
 
+    /// Sorts and lends groups, until the turn is over.
+    fn lend_groups(
+        &self,
+        groups: &mut SortedGroups,
+        tables: (&Table, &Table),
+        query: &GroupQuery,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+        context: Option<&mut Context<'_>>,
+    ) -> Poll<Result<()>> {
+        let begun = Instant::now();
+        let _lending = self.sessions().begin_lending()?;
+        while groups.advance(tables, query, sink)? {
+            if begun.elapsed() > TURN {
+                if let Some(context) = context {
+                    context.waker().wake_by_ref();
+                }
+                return Poll::Pending;
+            }
+        }
+        outcome.rows = groups.lent();
+        Poll::Ready(Ok(()))
+    }
+
     /// Executes the stages of a read, until one has to wait.
     fn read_staged(
         &self,
@@ -201,38 +238,16 @@ impl<L: Layer> FallbackLayer<L> {
         outcome: &mut Outcome,
         mut context: Option<&mut Context<'_>>,
     ) -> Poll<Result<()>> {
-        let Staged { read, is_submitted, state } = staged;
         let Some(table) = operation.table() else { return Poll::Ready(Ok(())) };
         let begun = Instant::now();
-        let mut is_waiting = context.is_some() && *is_submitted;
-        while let Some(related) = read.table() {
+        while let Some(related) = staged.read.table() {
             let related = related.map(|name| table.related(name)).transpose()?;
-            let query = read.query();
-            let mut stage = query.operation(related.as_deref().unwrap_or(table));
-            let mut done = Outcome::default();
-            if !is_waiting {
-                *state = FallbackState::default();
-                let submitted =
-                    self.submit(handle, state, None, &mut stage, &mut **read, &mut done);
-                is_waiting = submitted.is_pending();
-                if let Poll::Ready(Err(error)) = submitted {
-                    return Poll::Ready(Err(error));
-                }
-            }
-            if is_waiting {
-                // Only a poll registers the waker.
-                let polled = match &mut context {
-                    Some(context) => {
-                        self.poll(handle, state, &mut stage, &mut **read, &mut done, context)
-                    }
-                    None => Poll::Pending,
-                };
-                *is_submitted = polled.is_pending();
-                ready!(polled)?;
-                is_waiting = false;
+            if staged.read.has_read() {
+                let table = related.as_deref().unwrap_or(table);
+                ready!(self.read_stage(handle, staged, table, context.as_deref_mut()))?;
             }
             let _lending = self.sessions().begin_lending()?;
-            read.advance(operation, sink)?;
+            staged.read.advance(operation, sink)?;
             if begun.elapsed() > TURN {
                 if let Some(context) = context {
                     context.waker().wake_by_ref();
@@ -240,8 +255,36 @@ impl<L: Layer> FallbackLayer<L> {
                 return Poll::Pending;
             }
         }
-        outcome.rows = read.lent();
+        outcome.rows = staged.read.lent();
         Poll::Ready(Ok(()))
+    }
+
+    /// Executes the read of a stage, on `table`, or continues it.
+    fn read_stage(
+        &self,
+        handle: &HandleContext,
+        staged: &mut Staged<L::State>,
+        table: &Table,
+        context: Option<&mut Context<'_>>,
+    ) -> Poll<Result<()>> {
+        let Staged { read, is_submitted, state } = staged;
+        let query = read.query();
+        let (mut stage, mut done) = (query.operation(table), Outcome::default());
+        if !*is_submitted {
+            *state = FallbackState::default();
+            let submitted = self.submit(handle, state, None, &mut stage, &mut **read, &mut done);
+            *is_submitted = submitted.is_pending();
+            if submitted.is_ready() {
+                return submitted;
+            }
+        }
+        // Only a poll registers the waker.
+        let polled = match context {
+            Some(context) => self.poll(handle, state, &mut stage, &mut **read, &mut done, context),
+            None => Poll::Pending,
+        };
+        *is_submitted = polled.is_pending();
+        polled
     }
 
     /// Begins a read by related rows.
@@ -294,7 +337,8 @@ impl<L: Layer> FallbackLayer<L> {
                     fields: Some(query.fields()),
                     ..RowQuery::new()
                 };
-                Reading::Groups(Box::new((list, RowGroups::new(table, query))))
+                let groups = RowGroups::new(table, query);
+                Reading::Groups(Box::new(GroupsRead { list, groups, sorted: None }))
             }
             Operation::ListRanked { table, query } => {
                 let list = RowQuery {
@@ -407,8 +451,9 @@ impl<L: Layer> Layer for FallbackLayer<L> {
             Some(Reading::Staged(staged)) if staged.is_submitted => {
                 self.cancel(handle, staged.state);
             }
-            // Between two stages nothing waits in a session.
+            // Between two stages nothing waits in a session, nor after the list of groups.
             Some(Reading::Staged(_)) => {}
+            Some(Reading::Groups(groups)) if groups.sorted.is_some() => {}
             _ => self.next.cancel(handle, state.next),
         }
     }

@@ -12,8 +12,8 @@ use std::cell::RefCell;
 
 use marmota_model::json::JsonCondition;
 use marmota_model::{
-    Collation, Comparison, Error, ErrorKind, FilterExpr, Place, Result, Search, Table, Value,
-    ValueForm, ValueRef, Words,
+    Collation, Comparison, Error, ErrorKind, FilterExpr, GeoCircle, Place, Result, Search, Table,
+    Value, ValueForm, ValueRef, Words,
 };
 use smallvec::SmallVec;
 
@@ -292,6 +292,11 @@ enum Node<'f, C> {
         column: C,
         condition: &'f JsonCondition,
     },
+    Near {
+        latitude: C,
+        longitude: C,
+        circle: &'f GeoCircle,
+    },
     Search {
         columns: SmallVec<[C; 4]>,
         search: &'f Search,
@@ -363,6 +368,10 @@ impl<'f, C: FieldColumn> Node<'f, C> {
             FilterExpr::Inside { field, condition } => {
                 Self::Inside { column: column(*field)?, condition }
             }
+            FilterExpr::Near { latitude, longitude, circle } => {
+                let (latitude, longitude) = (column(*latitude)?, column(*longitude)?);
+                Self::Near { latitude, longitude, circle }
+            }
             FilterExpr::Search { field, search } => {
                 let columns: SmallVec<[C; 4]> = match field {
                     Some(field) => std::iter::once(column(*field)).collect::<Result<_>>()?,
@@ -415,6 +424,14 @@ impl<'f, C: FieldColumn> Node<'f, C> {
                 ValueRef::Json(json) => Some(json),
                 _ => None,
             }),
+            Self::Near { latitude, longitude, circle } => {
+                match (known(row, latitude)?, known(row, longitude)?) {
+                    (ValueRef::Float(latitude), ValueRef::Float(longitude)) => {
+                        Some(circle.contains(latitude, longitude))
+                    }
+                    _ => Some(false),
+                }
+            }
             Self::Search { columns, search, words } => {
                 let mut words = words.borrow_mut();
                 for (column, words) in columns.iter().zip(&mut *words) {

@@ -1,13 +1,15 @@
 //! Groups of rows in memory: rows are added one by one, and the groups are lent at the end.
 
 use std::cmp::Ordering;
+use std::collections::BinaryHeap;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use hashbrown::HashMap;
 use marmota_model::binary::put_value;
 use marmota_model::{
-    AggregateFunction, Collation, Currency, Error, ErrorKind, GroupQuery, Result, RowSink, Table,
-    Value, ValueRef,
+    AggregateFunction, Collation, Currency, Error, ErrorKind, GroupQuery, Result, RowSink, SortKey,
+    Table, Value, ValueRef,
 };
 
 use crate::rows::predicate::Condition;
@@ -17,6 +19,8 @@ const GROUPS_BYTES_MAX: usize = 64 << 20;
 /// The approximate size of a group without its texts, and of each of its values.
 const GROUP_BYTES: usize = 96;
 const VALUE_BYTES: usize = 48;
+/// The number of groups in a part of the work after the last row: some tens of microseconds.
+pub(crate) const PART: usize = 64;
 
 /// Groups of rows, to which rows are added.
 #[derive(Debug)]
@@ -265,52 +269,122 @@ impl RowGroups {
         Some(number)
     }
 
-    /// Lends the groups that the query selects, in its order. Returns their number. The tables are
-    /// that of the rows, and that of the groups.
+    /// Ends the groups: no row is added any more.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] for a sum beyond the range of its type, or for too many groups.
-    pub(crate) fn lend(
+    /// [`ErrorKind::Invalid`] for too many groups.
+    pub(crate) fn end(&mut self, result: &Table, query: &GroupQuery) -> Result<SortedGroups> {
+        if let Some(error) = self.error.take() {
+            return Err(error);
+        }
+        let term =
+            |by: SortKey| (by.field, by.descending, result.fields()[by.field].kind.collation());
+        Ok(SortedGroups {
+            aggregates: std::mem::take(&mut self.aggregates),
+            groups: std::mem::take(&mut self.groups).into_iter(),
+            condition: query.having.clone().map(|having| Condition::new(having, result)),
+            order: query.total_order().into_iter().map(term).collect(),
+            sorted: BinaryHeap::new(),
+            lent: 0,
+        })
+    }
+}
+
+/// Groups that are complete, which are selected, sorted and lent in small parts: between two of
+/// them, the thread can do other work.
+#[derive(Debug)]
+pub(crate) struct SortedGroups {
+    aggregates: Vec<Plan>,
+    /// The groups that are not selected yet.
+    groups: std::vec::IntoIter<Group>,
+    condition: Option<Condition>,
+    /// The fields of the order, true for descending order.
+    order: Arc<[(usize, bool, Collation)]>,
+    /// The selected groups, the first one on top.
+    sorted: BinaryHeap<SortedGroup>,
+    lent: u64,
+}
+
+/// A group in an order.
+#[derive(Debug)]
+struct SortedGroup {
+    order: Arc<[(usize, bool, Collation)]>,
+    row: Vec<Value>,
+}
+
+impl PartialEq for SortedGroup {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for SortedGroup {}
+
+impl PartialOrd for SortedGroup {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for SortedGroup {
+    /// The first group is the greatest, which a heap returns first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        for &(field, descending, collation) in &*self.order {
+            let order = collation.order(self.row[field].as_ref(), other.row[field].as_ref());
+            if order.is_ne() {
+                return if descending { order } else { order.reverse() };
+            }
+        }
+        Ordering::Equal
+    }
+}
+
+impl SortedGroups {
+    /// Selects or lends some groups. Returns true if groups remain. The tables are that of the rows,
+    /// and that of the groups.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a sum beyond the range of its type.
+    pub(crate) fn advance(
         &mut self,
         (table, result): (&Table, &Table),
         query: &GroupQuery,
         sink: &mut dyn RowSink,
-    ) -> Result<u64> {
-        if let Some(error) = self.error.take() {
-            return Err(error);
+    ) -> Result<bool> {
+        if !self.groups.as_slice().is_empty() {
+            self.select((table, result), query)?;
+            return Ok(true);
         }
-        let condition = query.having.clone().map(|having| Condition::new(having, result));
-        let ready = condition.as_ref().map(|condition| condition.asked(result)).transpose()?;
-        let mut rows = Vec::new();
-        for Group { by, sums } in std::mem::take(&mut self.groups) {
+        for _ in 0..PART {
+            if query.limit.is_some_and(|limit| self.lent >= limit) {
+                return Ok(false);
+            }
+            let Some(group) = self.sorted.pop() else { return Ok(false) };
+            self.lent += 1;
+            if sink.row(&borrowed(&group.row)).is_break() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn select(&mut self, (table, result): (&Table, &Table), query: &GroupQuery) -> Result<()> {
+        let ready = self.condition.as_ref().map(|condition| condition.asked(result)).transpose()?;
+        for Group { by, sums } in self.groups.by_ref().take(PART) {
             let mut row = by;
             for (sum, plan) in sums.iter().zip(&self.aggregates) {
                 row.push(sum.value(plan.function).ok_or_else(|| query.overflow(table))?);
             }
             if ready.as_ref().is_none_or(|ready| ready.selects(&borrowed(&row))) {
-                rows.push(row);
+                self.sorted.push(SortedGroup { order: Arc::clone(&self.order), row });
             }
         }
-        let order = query.total_order();
-        rows.sort_unstable_by(|a, b| {
-            for by in &order {
-                let collation = result.fields()[by.field].kind.collation();
-                let order = collation.order(a[by.field].as_ref(), b[by.field].as_ref());
-                if order.is_ne() {
-                    return if by.descending { order.reverse() } else { order };
-                }
-            }
-            Ordering::Equal
-        });
-        let limit = query.limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
-        let mut lent = 0;
-        for row in rows.iter().take(limit) {
-            lent += 1;
-            if sink.row(&borrowed(row)).is_break() {
-                break;
-            }
-        }
-        Ok(lent)
+        Ok(())
+    }
+
+    /// Returns the number of groups that were lent.
+    pub(crate) const fn lent(&self) -> u64 {
+        self.lent
     }
 }
 

@@ -4,6 +4,7 @@ pub mod filters;
 pub mod grouping;
 pub mod json_paths;
 pub mod pages;
+pub mod places;
 pub mod ranking;
 pub mod related;
 pub mod related_groups;

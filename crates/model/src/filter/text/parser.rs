@@ -1,5 +1,6 @@
 //! The parser of filters: a function for each rule of the grammar.
 
+use super::geo::Area;
 use super::inside::inside;
 use super::relation::Function;
 use super::value::{value, value_of};
@@ -73,10 +74,13 @@ impl<'a, 't> Parser<'a, 't> {
             return Err(self.cursor.error("nests too deep"));
         }
         let rest = self.cursor.rest();
-        if rest.starts_with('(')
-            && let Some(function) = Function::named(name)
-        {
-            return self.function(function, depth);
+        if rest.starts_with('(') {
+            if let Some(function) = Function::named(name) {
+                return self.function(function, depth);
+            }
+            if let Some(area) = Area::named(name) {
+                return self.in_area(area);
+            }
         }
         let is_path = rest.starts_with('.');
         match self.table.find(name) {

@@ -282,11 +282,17 @@ impl Ways<'_> {
     fn list(&mut self) {
         let text = json!({ "type": "string" });
         let mut parameters = vec![
-            in_query("filter", "A condition, such as `name ~ 'noether' and visits > 7`", &text),
+            in_query(
+                "filter",
+                "A condition, such as `name ~ 'noether' and visits > 7`, or `near(lat, lon, 48.1, \
+                 11.5, 5000)`, the rows at most 5,000 m away",
+                &text,
+            ),
             in_query(
                 "order",
                 "Fields, each with `-` in front for descending; or `rank`, the relevance for the \
-                 searches of the filter; or `near(field,[0.5,-1],cosine)`, the distance of a vector",
+                 searches of the filter; or `near(field,[0.5,-1],cosine)`, the distance of a vector; or \
+                 `near(lat,lon,48.1,11.5)`, that of a point in degrees",
                 &text,
             ),
             in_query(

@@ -4,9 +4,10 @@
 //! |---|---|---|
 //! | groups | groups by the references | a row for each combination of references |
 //! | related | the values to which the references lead | references replaced by values |
+//! | merge, lend | none | groups of the values, sorted |
 //!
-//! Rows with the same values are then one group. Counts and sums of them are added, and a mean is
-//! made of a sum and a count.
+//! Rows with the same values are one group. Counts and sums of them are added, and a mean is made of
+//! a sum and a count.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -20,7 +21,7 @@ use super::related_lookup::RelatedLookup;
 use super::staged_read::{StageQuery, StagedRead};
 use crate::contract::operation::Operation;
 use crate::rows::best_rows::bytes_of;
-use crate::rows::row_groups::{Merged, RowGroups};
+use crate::rows::row_groups::{Merged, PART, RowGroups, SortedGroups};
 
 /// The maximum size of the groups by references, in bytes.
 const BYTES_MAX: usize = 64 << 20;
@@ -48,7 +49,16 @@ enum Stage {
     Groups,
     /// The values of one of [`GroupQuery::related`], by its index.
     Related(usize, RelatedLookup),
+    Merge(Box<Merge>),
+    Lend(Box<SortedGroups>),
     Done,
+}
+
+/// The groups by references that are put together.
+#[derive(Debug)]
+struct Merge {
+    rows: std::vec::IntoIter<Box<[Value]>>,
+    groups: RowGroups,
 }
 
 impl RelatedGroups {
@@ -90,16 +100,18 @@ impl RelatedGroups {
         })
     }
 
-    /// Prepares the first list for one of the related fields, or lends the groups if none remains.
+    /// Prepares the first list for one of the related fields, or the merge if none remains.
     fn next_field(
         &mut self,
         (table, result): (&Table, &Table),
         query: &GroupQuery,
         at: usize,
-        sink: &mut dyn RowSink,
     ) -> Result<()> {
         let Some(path) = query.related.get(at) else {
-            return self.lend((table, result), query, sink);
+            let rows = std::mem::take(&mut self.rows).into_iter();
+            let groups = RowGroups::of_groups(result, &self.merged);
+            self.stage = Stage::Merge(Box::new(Merge { rows, groups }));
+            return Ok(());
         };
         let reference = self.by[path.place];
         let references = self.rows.iter().map(|row| row[reference].clone());
@@ -108,20 +120,15 @@ impl RelatedGroups {
                 self.stage = Stage::Related(at, lookup);
                 Ok(())
             }
-            None => self.next_field((table, result), query, at + 1, sink),
+            None => self.next_field((table, result), query, at + 1),
         }
     }
 
-    /// Puts the groups with the same values together, and lends them.
-    fn lend(
-        &mut self,
-        (table, result): (&Table, &Table),
-        query: &GroupQuery,
-        sink: &mut dyn RowSink,
-    ) -> Result<()> {
+    /// Puts some rows into the groups of their values.
+    fn merge(&mut self, query: &GroupQuery, merge: &mut Merge) {
         let is_related = |place: usize| query.related.iter().any(|path| path.place == place);
-        let mut groups = RowGroups::of_groups(result, &self.merged);
-        for row in std::mem::take(&mut self.rows) {
+        let Merge { rows, groups } = merge;
+        let is_full = rows.by_ref().take(PART).any(|row| {
             let values = self.by.iter().enumerate().map(|(place, &at)| {
                 let lookup = self.looked_up.iter().find(|(looked_up, _)| *looked_up == place);
                 match lookup {
@@ -133,12 +140,12 @@ impl RelatedGroups {
             let values: Vec<Value> = values.collect();
             let computed = &row[self.query.by.len()..];
             let row: Vec<ValueRef<'_>> = values.iter().chain(computed).map(Value::as_ref).collect();
-            if groups.row(&row).is_break() {
-                break;
-            }
+            groups.row(&row).is_break()
+        });
+        if is_full {
+            // The groups report the error at their end.
+            *rows = Vec::new().into_iter();
         }
-        self.lent = groups.lend((table, result), query, sink)?;
-        Ok(())
     }
 }
 
@@ -171,10 +178,14 @@ fn parts_of(query: &GroupQuery) -> (Vec<AggregateColumn>, Vec<Merged>) {
 impl StagedRead for RelatedGroups {
     fn table(&self) -> Option<Option<&str>> {
         match &self.stage {
-            Stage::Groups => Some(None),
+            Stage::Groups | Stage::Merge(_) | Stage::Lend(_) => Some(None),
             Stage::Related(_, lookup) => Some(Some(lookup.table())),
             Stage::Done => None,
         }
+    }
+
+    fn has_read(&self) -> bool {
+        !matches!(self.stage, Stage::Merge(_) | Stage::Lend(_))
     }
 
     fn query(&self) -> StageQuery {
@@ -194,14 +205,30 @@ impl StagedRead for RelatedGroups {
             return Err(Error::new(ErrorKind::Invalid, message));
         }
         match std::mem::replace(&mut self.stage, Stage::Done) {
-            Stage::Groups => self.next_field((table, result), query, 0, sink),
+            Stage::Groups => self.next_field((table, result), query, 0),
             Stage::Related(at, mut lookup) => {
                 if lookup.advance(table)? {
                     self.stage = Stage::Related(at, lookup);
                     return Ok(());
                 }
                 self.looked_up.push((query.related[at].place, lookup));
-                self.next_field((table, result), query, at + 1, sink)
+                self.next_field((table, result), query, at + 1)
+            }
+            Stage::Merge(mut merge) => {
+                self.merge(query, &mut merge);
+                self.stage = match merge.rows.as_slice().is_empty() {
+                    true => Stage::Lend(Box::new(merge.groups.end(result, query)?)),
+                    false => Stage::Merge(merge),
+                };
+                Ok(())
+            }
+            Stage::Lend(mut groups) => {
+                let remains = groups.advance((table, result), query, sink)?;
+                self.lent = groups.lent();
+                if remains {
+                    self.stage = Stage::Lend(groups);
+                }
+                Ok(())
             }
             Stage::Done => Ok(()),
         }
@@ -222,7 +249,7 @@ impl RowSink for RelatedGroups {
                 self.rows.push(row);
             }
             Stage::Related(_, lookup) => self.bytes += lookup.add(row),
-            Stage::Done => return ControlFlow::Break(()),
+            Stage::Merge(_) | Stage::Lend(_) | Stage::Done => return ControlFlow::Break(()),
         }
         if self.bytes > BYTES_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }

@@ -12,11 +12,16 @@ pub(super) trait StagedRead: RowSink + std::fmt::Debug + Send {
     /// of the operation, the outer one after the last stage.
     fn table(&self) -> Option<Option<&str>>;
 
+    /// Returns false for a stage without a read, which is only continued.
+    fn has_read(&self) -> bool {
+        true
+    }
+
     /// Returns the read of the stage.
     fn query(&self) -> StageQuery;
 
     /// Continues after the read of the stage: prepares the next one, and lends rows that are
-    /// complete.
+    /// complete. A stage without a read does a small part of its work.
     ///
     /// # Errors
     /// [`marmota_model::ErrorKind::Invalid`] if the rows are too many or too large.

@@ -1,8 +1,8 @@
 //! The verbs that read rows in a computed order, best rows first.
 
 use marmota_model::{
-    Column, Error, Filter, Metric, Model, RankPlace, RankedQuery, Ranker, Ranking, Result, RowSink,
-    Scratch, Value, ValueRef, Vector, VectorField,
+    Column, Coordinate, Error, Filter, GeoPoint, Metric, Model, RankPlace, RankedQuery, Ranker,
+    Ranking, Result, RowSink, Scratch, Value, ValueRef, Vector, VectorField,
 };
 
 use super::{ListModels, Many, narrow};
@@ -148,6 +148,38 @@ impl<'s, M: Model> Action<'s, ListModels<M>> {
         let table = self.store.registry().of::<M>();
         let by = table
             .and_then(|table| Ranking::nearest(table, column.position(), &to.to_vec(), metric));
+        Action::new(self.store, ListRanked::new(&self.verb, by))
+    }
+}
+
+impl<'s, M: Model> Action<'s, ListModels<M>> {
+    /// Sorts by the distance of a point, of the columns of its latitude and longitude, nearest rows
+    /// first. Rows without both are left out. The scores are in metres. Default limit: 100 rows.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// use marmota_model::GeoPoint;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct Shop { id: i64, lat: f64, lon: f64 }
+    /// # let store = Store::builder(Memory::new()).model::<Shop>().open()?;
+    /// let shop = |lat, lon| Shop { id: 0, lat, lon };
+    /// store.insert_many(&[shop(52.52, 13.40), shop(48.14, 11.58)]).run()?;
+    /// let here = GeoPoint::new(48.2, 16.4)?;
+    /// let near = store.list::<Shop>().by_distance(Shop::LAT, Shop::LON, here);
+    /// assert_eq!(near.limit(1).run()?[0].id, 2);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    pub fn by_distance<T: Coordinate, U: Coordinate>(
+        self,
+        latitude: Column<M, T>,
+        longitude: Column<M, U>,
+        from: GeoPoint,
+    ) -> Action<'s, ListRanked<M>> {
+        let table = self.store.registry().of::<M>();
+        let (latitude, longitude) = (latitude.position(), longitude.position());
+        let by = table.and_then(|table| Ranking::distance(table, latitude, longitude, from));
         Action::new(self.store, ListRanked::new(&self.verb, by))
     }
 }

@@ -10,6 +10,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use marmota_model::{Comparison, Ref};
+use marmota_store::group::count;
 
 use crate::conformance::event_loops::event_loop::timed;
 use crate::conformance::harness::models;
@@ -159,6 +160,45 @@ pub fn a_long_condition_on_related_rows_leaves_its_thread(subject: &Subject) {
     });
 }
 
+/// Many groups, of fields of the rows and of related rows, yield their thread, also while they are
+/// put together, sorted and returned after the last row was read.
+pub fn long_groups_leave_their_thread(subject: &Subject) {
+    const COUNTRIES: i64 = 2_000;
+    const CITIES: i64 = 10_000;
+    let mut stand = Stand::open(subject, models::all);
+    let code = |n: i64| format!("c{}", n % COUNTRIES);
+    let countries: Vec<Country> =
+        (0..COUNTRIES).map(|n| Country::new(&code(n), &format!("country {n}"))).collect();
+    stand.insert_many(&countries).run().unwrap();
+    let cities: Vec<City> =
+        (0..CITIES).map(|n| City::new(&format!("city {n}"), &code(n))).collect();
+    stand.insert_many(&cities).run().unwrap();
+    stand.settle();
+    let other = || {
+        assert_eq!(stand.get::<Country>("c7".to_owned()).run().unwrap().name, "country 7");
+    };
+    in_short_turns("groups", || {
+        let groups = stand.list::<City>().group_by(City::NAME).select(count());
+        let (groups, longest) = drive(groups.order(City::NAME.descending()).limit(20_000), other);
+        let groups = groups.unwrap();
+        assert_eq!((groups.len() as i64, &*groups[0].0), (CITIES, "city 9999"));
+        assert!(groups.is_sorted_by(|a, b| a.0 > b.0));
+        longest
+    });
+    if !subject.capability().relations {
+        return;
+    }
+    in_short_turns("groups by related rows", || {
+        let by = (City::COUNTRY.then(Country::NAME), City::NAME);
+        let groups = stand.list::<City>().group_by(by).select(count());
+        let (groups, longest) = drive(groups.limit(20_000), other);
+        let groups = groups.unwrap();
+        assert_eq!(groups.len() as i64, CITIES);
+        assert!(groups.is_sorted_by(|a, b| a.0 < b.0));
+        longest
+    });
+}
+
 /// While other transactions change the first and last rows alike, and delete and insert rows, a
 /// list has each row once, as of one moment.
 pub fn a_long_read_is_of_one_moment(subject: &Subject) {
@@ -245,6 +285,7 @@ register!($ budgets_promises budgets:
     a_long_read_leaves_its_thread,
     a_long_condition_on_related_rows_leaves_its_thread,
     a_long_read_can_be_dropped,
+    long_groups_leave_their_thread,
 ; by transactions:
     a_long_read_is_of_one_moment,
 );
