@@ -7,8 +7,11 @@
 //! same turn join; the next poll sends all of them together.
 
 mod answer;
+pub(crate) mod cluster_session;
 mod connection_choice;
 mod open_transaction;
+mod probe;
+pub(crate) mod replicas;
 mod spare;
 mod transaction;
 
@@ -101,6 +104,11 @@ impl PostgresSession {
                 Steps::on_session(Box::new(session), commit)
             }
         }
+    }
+
+    /// Returns true while a transaction is open.
+    const fn has_transaction(&self) -> bool {
+        self.transaction.is_some()
     }
 
     fn until(&self) -> Instant {

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_sql::TargetServer;
 use marmota_store::InvalidationFeed;
 use marmota_store::change::ChangeRecorder;
 use marmota_store::engine::Capability;
@@ -19,6 +20,7 @@ use crate::connection::pool::Pool;
 use crate::connection::slot::ConnectionSlot;
 use crate::fault::closed;
 use crate::options::PostgresOptions;
+use crate::options::current_server::CurrentServer;
 use crate::options::own_connections::OwnConnections;
 
 /// The time for sent operations to end when the engine is closed.
@@ -34,6 +36,9 @@ pub(crate) struct Shared {
     readers: Vec<Arc<ConnectionSlot>>,
     writers: Vec<Arc<ConnectionSlot>>,
     sessions: AtomicUsize,
+    /// True for the connections to a standby: an operation does not wait for a connection, and is
+    /// not repeated on another one.
+    pub(crate) is_replica: bool,
     /// Receives the writes of others for a store's cache.
     listener: Mutex<Option<Listener>>,
     /// The change feed, if changes are recorded.
@@ -54,12 +59,32 @@ impl Shared {
         }
         let local_server =
             first.local_server().map(|at| format!("PostgreSQL on this machine ({at})"));
+        let first = ConnectionSlot::with(first);
+        Ok(Self::of(options, local_server, Arc::default(), first, false))
+    }
+
+    /// Creates the connections to a server of a cluster as its standby. Nothing is connected yet.
+    pub(crate) fn of_replica(primary: &Self, server: usize) -> Self {
+        let mut options = primary.options.at(server).into_owned();
+        options.target = TargetServer::Standby;
+        options.current_server = CurrentServer::default();
+        let catalog = Arc::clone(&primary.catalog);
+        Self::of(options, None, catalog, ConnectionSlot::default(), true)
+    }
+
+    fn of(
+        options: PostgresOptions,
+        local_server: Option<String>,
+        catalog: Arc<Catalog>,
+        first: ConnectionSlot,
+        is_replica: bool,
+    ) -> Self {
         let slots_max = options.slots_max();
         let transactions_max = usize::from(options.connections_max) - 2 * slots_max;
         let slots = |purpose| {
             (0..slots_max).map(|_| Arc::new(ConnectionSlot::new(purpose))).collect::<Vec<_>>()
         };
-        Ok(Self {
+        Self {
             options: Arc::new(options),
             capability: Capability::new("postgres", true)
                 .with_sql()
@@ -68,16 +93,17 @@ impl Shared {
                 .with_estimates()
                 .with_shared_commits()
                 .with_local_server(local_server),
-            catalog: Arc::default(),
-            pool: Pool::of(ConnectionSlot::with(first), transactions_max),
+            catalog,
+            pool: Pool::of(first, transactions_max),
             readers: slots(Purpose::Reads),
             writers: slots(Purpose::SharedWrites),
             sessions: AtomicUsize::new(0),
+            is_replica,
             listener: Mutex::default(),
             feed: OnceLock::new(),
             is_closed: AtomicBool::new(false),
             read_yields: AtomicU64::new(0),
-        })
+        }
     }
 
     pub(crate) const fn capability(&self) -> &Capability {

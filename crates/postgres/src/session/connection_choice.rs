@@ -129,6 +129,9 @@ impl PostgresSession {
         if inside.is_closed {
             return Err(closed());
         }
+        if self.shared.is_replica {
+            return Err(inside.connect_later(slot, &self.shared.options));
+        }
         if let Some(refused) = inside.refusal() {
             return Err(refused);
         }

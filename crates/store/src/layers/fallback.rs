@@ -144,14 +144,12 @@ impl<L: Layer> FallbackLayer<L> {
         if let Reading::Staged(staged) = reading {
             return self.read_staged(handle, staged, operation, sink, outcome, context);
         }
-        let run = |list: &mut Operation<'_>, sink: &mut dyn RowSink| {
-            let mut listed = Outcome::default();
-            match context {
-                Some(context) => self.next.poll(handle, next, list, sink, &mut listed, context),
-                None => self.next.submit(handle, next, None, list, sink, &mut listed),
-            }
+        let mut listed = Outcome::default();
+        let run = |list: &mut Operation<'_>, sink: &mut dyn RowSink| match context {
+            Some(context) => self.next.poll(handle, next, list, sink, &mut listed, context),
+            None => self.next.submit(handle, next, None, list, sink, &mut listed),
         };
-        match (reading, operation) {
+        let done = match (reading, operation) {
             (Reading::Groups(reading), Operation::Group { table, query, result }) => {
                 let (list, groups) = &mut **reading;
                 let done = run(&mut Operation::List { table, query: list }, groups);
@@ -188,7 +186,9 @@ impl<L: Layer> FallbackLayer<L> {
                 done
             }
             _ => Poll::Ready(Ok(())),
-        }
+        };
+        outcome.from_replica |= listed.from_replica;
+        done
     }
 
     /// Executes the stages of a read, until one has to wait.
@@ -231,6 +231,7 @@ impl<L: Layer> FallbackLayer<L> {
                 ready!(polled)?;
                 is_waiting = false;
             }
+            outcome.from_replica |= done.from_replica;
             let _lending = self.sessions().begin_lending()?;
             read.advance(operation, sink)?;
             if begun.elapsed() > TURN {
