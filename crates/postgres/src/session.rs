@@ -219,6 +219,9 @@ impl PostgresSession {
                 running.slot_use = SlotUse::Wanted;
             }
         }
+        if self.shared.options.has_one_primary() {
+            self.check_primary();
+        }
         if self.transaction.is_none() {
             if !running.writes() {
                 running.slot = Arc::clone(&self.reader);
@@ -346,7 +349,15 @@ impl PostgresSession {
         }
         let slot = Arc::clone(&running.slot);
         let mut inside = slot.lock();
-        let Some(connection) = inside.working() else { return false };
+        let connection = inside.working();
+        if let Some(begun_on) = running.continues_on()
+            && connection.as_ref().is_none_or(|connection| connection.number() != begun_on)
+        {
+            // The poll detects the loss of the connection.
+            running.exchange = Some((begun_on, u64::MAX));
+            return true;
+        }
+        let Some(connection) = connection else { return false };
         running.send(connection);
         true
     }

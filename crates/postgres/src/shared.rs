@@ -25,6 +25,8 @@ use crate::options::own_connections::OwnConnections;
 
 /// The time for sent operations to end when the engine is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause after looking for another primary.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// The state that an engine shares with its sessions.
 pub(crate) struct Shared {
@@ -44,6 +46,7 @@ pub(crate) struct Shared {
     /// The change feed, if changes are recorded.
     feed: OnceLock<PostgresFeed>,
     is_closed: AtomicBool,
+    is_looking_for_primary: Arc<AtomicBool>,
     /// The number of times that a read yielded its thread.
     read_yields: AtomicU64,
 }
@@ -102,6 +105,7 @@ impl Shared {
             listener: Mutex::default(),
             feed: OnceLock::new(),
             is_closed: AtomicBool::new(false),
+            is_looking_for_primary: Arc::default(),
             read_yields: AtomicU64::new(0),
         }
     }
@@ -127,6 +131,28 @@ impl Shared {
 
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.is_closed() { Err(closed()) } else { Ok(()) }
+    }
+
+    /// Connects once more, on a separate thread, to find out which server is the primary. If it is
+    /// another one, the connections to the one before are closed (`current_server.rs`).
+    #[cold]
+    pub(crate) fn look_for_primary(&self) {
+        let is_looking = &self.is_looking_for_primary;
+        if is_looking.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (options, is_looking) = (Arc::clone(&self.options), Arc::clone(is_looking));
+        let look = move || {
+            if let Ok(mut connection) = connector::connect_quickly(&options, Purpose::Exclusive) {
+                connection.close();
+            }
+            std::thread::sleep(LOOK_PAUSE);
+            is_looking.store(false, Ordering::Relaxed);
+        };
+        let thread = std::thread::Builder::new().name("marmota-postgres-primary".to_owned());
+        if thread.spawn(look).is_err() {
+            self.is_looking_for_primary.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Returns the slots of the next session: one for reads, one for writes.

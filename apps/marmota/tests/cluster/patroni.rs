@@ -30,7 +30,7 @@ enum Failure {
     KillPrimary,
     /// The server of the primary is killed, and started again after another one took over.
     KillServer,
-    /// The server of the primary does not run for longer than its lease.
+    /// The server of the primary does not run for longer than its lease; then a watchdog ends it.
     StopPrimary,
     StopStandby,
     StopEtcd,
@@ -96,9 +96,15 @@ fn strike(failure: Failure, database: &mut Database, programs: &mut Programs, ro
             let Database { servers, network, .. } = database;
             servers[primary].start(network);
         }
-        Failure::StopPrimary => pause(LONG, |is_stopped| {
-            database.servers[primary].signal(signal_of(is_stopped), true);
-        }),
+        Failure::StopPrimary => {
+            let server = &database.servers[primary];
+            server.signal("-STOP", true);
+            thread::sleep(LONG);
+            // As a watchdog does. Otherwise it would answer as a primary until its Patroni notices
+            // that another one was elected.
+            server.signal("-KILL", false);
+            server.signal("-CONT", true);
+        }
         Failure::StopStandby => pause(SHORT, |is_stopped| {
             database.servers[standby].signal(signal_of(is_stopped), true);
         }),

@@ -2,6 +2,7 @@
 //! so it runs on its own thread (`slot.rs`).
 
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use marmota_model::ErrorKind;
@@ -51,10 +52,19 @@ pub(crate) fn connect(
         return connect_to(options, 0, purpose);
     }
     let begun = Instant::now();
-    match connect_to_any(options, purpose, QUICK) {
+    match connect_quickly(options, purpose) {
         Err(_) if begun.elapsed() >= QUICK => connect_to_any(options, purpose, Duration::MAX),
         done => done,
     }
+}
+
+/// Establishes a connection to the first of several servers that is the wanted one, without waiting
+/// for one that does not answer.
+pub(crate) fn connect_quickly(
+    options: &PostgresOptions,
+    purpose: Purpose,
+) -> Result<Connection, NoConnection> {
+    connect_to_any(options, purpose, QUICK)
 }
 
 /// Establishes a connection to the first of several servers that is the wanted one, each within this
@@ -71,8 +81,7 @@ fn connect_to_any(
         at.connect_timeout_ms = at.connect_timeout_ms.min(timeout_ms);
         match connect_to(&at, server, purpose) {
             Ok(connection) => {
-                let socket: Source = connection.stream();
-                options.has_connected(server, &socket);
+                options.has_connected(server);
                 return Ok(connection);
             }
             Err(reason) => refused = Some(reason.after(refused)),
@@ -134,6 +143,7 @@ fn connect_to(
         is_of_a_pooler: false,
     };
     let mut socket = Socket::connect(options, until).map_err(unreached)?;
+    options.current_server.watch(server, &(Arc::clone(socket.stream()) as Source));
     let (number, mut out) = (Connection::next_number(), Vec::new());
     let name = options.own.name(number);
     let settings = Settings::new(options, &name, purpose);

@@ -29,21 +29,28 @@ impl CurrentServer {
         self.last.order(servers)
     }
 
-    /// Makes a server the one that is used. `connection` is the one that was made to it. Those to
-    /// others are closed if only one server can be the right one.
-    pub(crate) fn set(&self, server: usize, connection: &Source, is_only: bool) {
-        self.last.set(server);
+    /// Records a connection to a server, also one that is still being established.
+    pub(crate) fn watch(&self, server: usize, connection: &Source) {
         let mut connections = self.connections.lock();
-        connections.retain(|(of, connection)| match connection.upgrade() {
-            Some(connection) if is_only && *of != server => {
+        connections.retain(|(_, connection)| connection.strong_count() > 0);
+        connections.push((server, Arc::downgrade(connection)));
+    }
+
+    /// Makes a server the one that is used. The connections to others are closed if only one server
+    /// can be the right one.
+    pub(crate) fn set(&self, server: usize, is_only: bool) {
+        self.last.set(server);
+        if !is_only {
+            return;
+        }
+        self.connections.lock().retain(|(of, connection)| {
+            let is_kept = *of == server;
+            if !is_kept && let Some(connection) = connection.upgrade() {
                 // An operation that waits for it finds its end. It may have ended before.
                 let _ = shutdown(&*connection, Shutdown::Both);
-                false
             }
-            Some(_) => true,
-            None => false,
+            is_kept
         });
-        connections.push((server, Arc::downgrade(connection)));
     }
 }
 

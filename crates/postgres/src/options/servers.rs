@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use marmota_model::Result;
 use marmota_sql::TargetServer;
-use marmota_store::engine::Source;
 
 use super::{Host, PostgresOptions, invalid};
 
@@ -56,10 +55,15 @@ impl PostgresOptions {
         Cow::Owned(options)
     }
 
+    /// Returns true if one of several servers is the primary.
+    pub(crate) fn has_one_primary(&self) -> bool {
+        self.target == TargetServer::Primary && !self.other_servers.is_empty()
+    }
+
     /// Makes a server the first one that is tried. If it is the primary, the connections to another
-    /// one before it are closed. `socket` is that of the connection to it.
-    pub(crate) fn has_connected(&self, server: usize, socket: &Source) {
-        self.current_server.set(server, socket, self.target == TargetServer::Primary);
+    /// one before it are closed.
+    pub(crate) fn has_connected(&self, server: usize) {
+        self.current_server.set(server, self.target == TargetServer::Primary);
     }
 
     /// Returns the servers and the database for error messages.
@@ -86,6 +90,8 @@ mod tests {
     use std::io::{ErrorKind, Read as _};
     use std::os::unix::net::UnixStream;
     use std::sync::Arc;
+
+    use marmota_store::engine::Source;
 
     use super::*;
 
@@ -117,7 +123,8 @@ mod tests {
         let connect = |server| {
             let (here, there) = UnixStream::pair().unwrap();
             let here: Source = Arc::new(here);
-            options.has_connected(server, &here);
+            options.current_server.watch(server, &here);
+            options.has_connected(server);
             there.set_nonblocking(true).unwrap();
             (here, there)
         };

@@ -32,15 +32,15 @@ struct Seen {
 }
 
 impl Outage {
-    fn start(write: impl Fn(usize) -> bool + Send + Sync + 'static) -> Self {
+    fn start(write: impl Fn() -> bool + Send + Sync + 'static) -> Self {
         let (seen, ends) = (Arc::<Mutex<Seen>>::default(), Arc::new(AtomicBool::new(false)));
         let write = Arc::new(write);
-        let writers = (0..WRITERS).map(|number| {
+        let writers = (0..WRITERS).map(|_| {
             let (seen, ends, write) = (Arc::clone(&seen), Arc::clone(&ends), Arc::clone(&write));
             thread::spawn(move || {
                 while !ends.load(Ordering::Relaxed) {
                     let begun = Instant::now();
-                    let has_succeeded = write(number);
+                    let has_succeeded = write();
                     let mut seen = seen.lock().unwrap();
                     if !has_succeeded && seen.failed.is_none_or(|failed| failed < begun) {
                         *seen = Seen { failed: Some(begun), succeeded: None };
@@ -59,11 +59,11 @@ impl Outage {
     /// Starts writers that connect to the database for each write.
     pub(super) fn of_database(url: &str) -> Self {
         let url = format!("{url}?connect_timeout=1&statement_timeout_ms=2000");
-        let make = "CREATE TABLE outage (n int); INSERT INTO outage SELECT generate_series(0, 3)";
-        Postgres::from_url(&url).unwrap().execute(make).unwrap();
-        Self::start(move |number| {
-            let write = format!("UPDATE outage SET n = n WHERE n = {number}");
-            Postgres::from_url(&url).and_then(|engine| engine.execute(&write)).is_ok()
+        Postgres::from_url(&url).unwrap().execute("CREATE TABLE outage (text text)").unwrap();
+        // A full disk has no room for it.
+        let write = "INSERT INTO outage SELECT repeat(md5(random()::text), 60)";
+        Self::start(move || {
+            Postgres::from_url(&url).and_then(|engine| engine.execute(write)).is_ok()
         })
     }
 
@@ -73,7 +73,7 @@ impl Outage {
         let url = format!("{url}/api/person");
         let row = json!({ "first_name": "outage", "last_name": "0", "year_of_birth": 1900 });
         let row = row.to_string();
-        Self::start(move |_| {
+        Self::start(move || {
             let insert = agent.post(&url).content_type("application/json");
             insert.send(&row).is_ok()
         })
