@@ -197,6 +197,7 @@ impl Clients {
 impl Results {
     /// Checks that each program has each row, with its last value, once.
     pub(crate) fn check(&self, urls: &[String]) {
+        assert!(self.0.iter().any(|client| client.replica_reads > 0), "no replica has read");
         let agent = agent();
         for url in urls {
             for (at, client) in self.0.iter().enumerate() {

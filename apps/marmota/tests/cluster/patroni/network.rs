@@ -81,7 +81,15 @@ impl Drop for Network {
     fn drop(&mut self) {
         let Some(name) = &self.name else { return };
         for server in 0..self.servers {
-            let _ = Command::new("ip").args(["netns", "del", &format!("{name}n{server}")]).status();
+            // Programs that Patroni has started, such as pg_rewind.
+            let space = format!("{name}n{server}");
+            let left = Command::new("ip").args(["netns", "pids", &space]).output();
+            let left = left.map(|left| String::from_utf8_lossy(&left.stdout).into_owned());
+            let left = left.unwrap_or_default();
+            if !left.trim().is_empty() {
+                let _ = Command::new("kill").arg("-KILL").args(left.split_whitespace()).status();
+            }
+            let _ = Command::new("ip").args(["netns", "del", &space]).status();
         }
         let _ = Command::new("ip").args(["link", "del", name]).status();
     }
