@@ -40,6 +40,8 @@ cargo xtask COMMAND
   readme    the examples of README and Getting started, each in a new crate
   soak [NAME] [--allow-not-run NAME]
             the long runs, or those whose name starts with NAME; not part of `test`
+  cluster patroni [--rounds N] [--seed S]
+            failures of each part of a cluster that Patroni manages; root for networks and disks
   package   the static program, an image's files and a Debian package, in target/packages
   site      the documentation as pages with search, in target/site/html, with its links checked
   fuzz [N]  each fuzz target for N seconds (in `test`: 10, with fixed seeds)";
@@ -69,6 +71,7 @@ fn main() -> ExitCode {
         ["openapi"] => outsiders::open_api(),
         ["readme"] => readme::check(),
         ["soak", arguments @ ..] => soak::start(arguments),
+        ["cluster", "patroni", options @ ..] => soak::patroni::start(options),
         ["package"] => release::packages(),
         ["site"] => release::site(),
         ["fuzz"] => fuzz::check(),

@@ -4,6 +4,7 @@
 //! Most runs are programs of `xtask/soak` that start the service and the clients they need. Their
 //! exit code is 0, [`NOT_RUN`], or another one for a failure, and their last line is the reason.
 
+pub(crate) mod patroni;
 mod scan;
 
 use std::io::{BufRead, BufReader};

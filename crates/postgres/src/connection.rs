@@ -127,6 +127,8 @@ pub(crate) struct Connection {
     settings: Option<Arc<Text>>,
     uses: u64,
     state: State,
+    /// True if it is of no use once the server is not a standby any more.
+    ends_with_recovery: bool,
     loss: Option<Loss>,
     watch: Arc<Watch>,
     watched: Option<Watched>,
@@ -198,6 +200,7 @@ impl Connection {
             settings: None,
             uses: 0,
             state: State::Idle,
+            ends_with_recovery: false,
             loss: None,
             watch: Arc::default(),
             watched: None,
@@ -219,6 +222,11 @@ impl Connection {
     /// settings begin each transaction.
     pub(crate) fn is_pooled(&mut self, settings: Text) {
         self.settings = Some(Arc::new(settings));
+    }
+
+    /// Sets whether the connection is lost when the server reports its promotion.
+    pub(crate) const fn ends_with_recovery(&mut self, ends: bool) {
+        self.ends_with_recovery = ends;
     }
 
     /// Sets the key for cancelling its statements.

@@ -14,6 +14,8 @@ use marmota_store::{EngineStatistics, InvalidationFeed};
 use crate::changes::feed::{self, PostgresFeed, TriggerRows};
 use crate::options::PostgresOptions;
 use crate::session::PostgresSession;
+use crate::session::cluster_session::ClusterSession;
+use crate::session::replicas::Replicas;
 use crate::shared::Shared;
 
 /// Models in a PostgreSQL database.
@@ -25,7 +27,11 @@ use crate::shared::Shared;
 /// let store = Store::builder(engine).open()?;
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
-pub struct Postgres(Arc<Shared>);
+pub struct Postgres {
+    shared: Arc<Shared>,
+    /// The standbys of a cluster.
+    replicas: Option<Arc<Replicas>>,
+}
 
 impl Postgres {
     /// Connects to a database.
@@ -35,7 +41,8 @@ impl Postgres {
     /// - [`ErrorKind::Denied`] if the user is not authorized or TLS is refused.
     /// - [`ErrorKind::Invalid`] if the database does not exist.
     pub fn open(options: PostgresOptions) -> Result<Self> {
-        Ok(Self(Arc::new(Shared::connect(options)?)))
+        let shared = Arc::new(Shared::connect(options)?);
+        Ok(Self { replicas: Replicas::of(&shared), shared })
     }
 
     /// Connects to the database of a URL; see [`PostgresOptions::parse`].
@@ -55,11 +62,11 @@ impl Postgres {
     /// # Errors
     /// The error of PostgreSQL, with the same kinds as for operations.
     pub fn execute(&self, sql: &str) -> Result<()> {
-        self.0.with_connection(|connection, options| {
+        self.shared.with_connection(|connection, options| {
             // A store on this engine does not know about these writes.
             connection.is_news();
             let done = connection.query(sql, |_| {}).map_err(|error| error.into_error(options));
-            self.0.note_unknown_write();
+            self.shared.note_unknown_write();
             done
         })
     }
@@ -73,23 +80,23 @@ impl Postgres {
     /// [`ErrorKind::Denied`] if the user of the database does not own them; otherwise the error of
     /// PostgreSQL.
     pub fn remove_change_triggers(&self) -> Result<()> {
-        self.0.with_connection(feed::uninstall)
+        self.shared.with_connection(feed::uninstall)
     }
 }
 
 impl std::fmt::Debug for Postgres {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Postgres").field(&self.0.options).finish()
+        f.debug_tuple("Postgres").field(&self.shared.options).finish()
     }
 }
 
 impl Engine for Postgres {
     fn capability(&self) -> &Capability {
-        self.0.capability()
+        self.shared.capability()
     }
 
     fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
-        self.0.with_connection(|connection, options| {
+        self.shared.with_connection(|connection, options| {
             crate::prepare::plan(connection, tables, version, options)
         })
     }
@@ -100,22 +107,22 @@ impl Engine for Postgres {
         version: u32,
         destructive: &Destructive,
     ) -> Result<Plan> {
-        let (plan, facts) = self.0.with_connection(|connection, options| {
+        let (plan, facts) = self.shared.with_connection(|connection, options| {
             crate::prepare::migrate(connection, tables, version, destructive, options)
         })?;
-        let mut known = self.0.catalog.facts.write();
+        let mut known = self.shared.catalog.facts.write();
         known.extend(facts.into_iter().map(Arc::new));
-        self.0.catalog.tables.add(tables);
+        self.shared.catalog.tables.add(tables);
         Ok(plan)
     }
 
     fn open_table(&self, table: &Arc<Table>) -> Result<bool> {
-        let facts = self.0.with_connection(|connection, options| {
+        let facts = self.shared.with_connection(|connection, options| {
             crate::prepare::facts_of(connection, table, options)
         })?;
         let Some(facts) = facts else { return Ok(false) };
-        self.0.catalog.facts.write().push(Arc::new(facts));
-        self.0.catalog.tables.add(std::slice::from_ref(table));
+        self.shared.catalog.facts.write().push(Arc::new(facts));
+        self.shared.catalog.tables.add(std::slice::from_ref(table));
         Ok(true)
     }
 
@@ -123,7 +130,7 @@ impl Engine for Postgres {
         let mut names = Vec::new();
         let sql = "SELECT tablename FROM pg_catalog.pg_tables WHERE schemaname = current_schema() \
                    AND tablename NOT IN ('marmota_schema','marmota_pending') ORDER BY tablename";
-        self.0.with_connection(|connection, options| {
+        self.shared.with_connection(|connection, options| {
             let take = |row: &crate::connection::query::Texts| names.push(row.text(0).to_owned());
             connection.query(sql, take).map_err(|error| error.into_error(options))
         })?;
@@ -131,26 +138,30 @@ impl Engine for Postgres {
     }
 
     fn existing_structure(&self) -> Result<Option<Vec<ExistingTable>>> {
-        self.0.with_connection(crate::prepare::structure).map(Some)
+        self.shared.with_connection(crate::prepare::structure).map(Some)
     }
 
     fn session(&self) -> Result<Box<dyn Session>> {
-        self.0.check_open()?;
-        Ok(Box::new(PostgresSession::new(Arc::clone(&self.0))))
+        self.shared.check_open()?;
+        Ok(match &self.replicas {
+            Some(replicas) => Box::new(ClusterSession::new(replicas)),
+            None => Box::new(PostgresSession::new(Arc::clone(&self.shared))),
+        })
     }
 
     fn statistics(&self) -> EngineStatistics {
         let mut statistics = EngineStatistics::default();
-        statistics.read_yields = self.0.read_yields();
+        statistics.read_yields = self.shared.read_yields();
+        statistics.replica_reads = self.replicas.as_ref().map_or(0, |replicas| replicas.reads());
         statistics
     }
 
     fn subscribe_changes(&self, tables: &[Arc<Table>], feed: &Arc<InvalidationFeed>) -> Result<()> {
-        self.0.listen(tables, feed)
+        self.shared.listen(tables, feed)
     }
 
     fn record_changes(&self, recorder: &Arc<ChangeRecorder>) -> Result<()> {
-        self.0.record(recorder)
+        self.shared.record(recorder)
     }
 
     fn recorded_rows(&self) -> Option<Arc<dyn RecordedRows>> {
@@ -158,11 +169,11 @@ impl Engine for Postgres {
     }
 
     fn open_commits(&self) -> Result<Vec<u64>> {
-        self.0.feed().map_or_else(|| Ok(Vec::new()), PostgresFeed::open_commits)
+        self.shared.feed().map_or_else(|| Ok(Vec::new()), PostgresFeed::open_commits)
     }
 
     fn announce_commits(&self) -> Result<()> {
-        self.0.feed().map_or(Ok(()), PostgresFeed::announce)
+        self.shared.feed().map_or(Ok(()), PostgresFeed::announce)
     }
 
     fn copy_to(&self, _: &Path, _: &mut dyn FnMut(u64, u64)) -> Result<Copied> {
@@ -172,13 +183,14 @@ impl Engine for Postgres {
     }
 
     fn close(&self) -> Result<()> {
-        self.0.close()
+        self.replicas.as_ref().map_or(Ok(()), |replicas| replicas.close())?;
+        self.shared.close()
     }
 }
 
 impl Drop for Postgres {
     fn drop(&mut self) {
         // Errors cannot be reported here; call `close` to receive them.
-        let _ = self.0.close();
+        let _ = self.shared.close();
     }
 }

@@ -130,6 +130,11 @@ pub(crate) fn of(failure: &Failure) -> Error {
              leave the field or key out"
                 .to_owned(),
         ),
+        // BEGIN has failed before, for example at a standby.
+        "25P01" => (
+            ErrorKind::Refused,
+            format!("the server has begun no transaction, so nothing was done; try again: {words}"),
+        ),
         "25006" => (ErrorKind::Io, format!("the server is read-only: {words}")),
         code if code.starts_with("23") || code.starts_with("22") => {
             (ErrorKind::Invalid, words.clone())

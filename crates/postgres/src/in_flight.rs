@@ -106,6 +106,8 @@ pub(crate) struct InFlightOperation {
     pub(crate) steps: Option<Box<Steps>>,
     /// The batch that it is a step of.
     pub(crate) of_batch: Option<Ticket>,
+    /// The number of the connection on which it has begun a transaction of its own.
+    begun_on: Option<u64>,
 }
 
 impl InFlightOperation {
@@ -132,7 +134,19 @@ impl InFlightOperation {
             recording: None,
             steps: None,
             of_batch: None,
+            begun_on: None,
         }
+    }
+
+    /// Returns the number of the connection with its open transaction, on which it has to continue:
+    /// on another one, its COMMIT would succeed without its writes.
+    pub(crate) fn continues_on(&self) -> Option<u64> {
+        let continues = match self.stage {
+            Stage::EachDone | Stage::EachAgain(_) => true,
+            Stage::Linked(_) => self.task == Task::Separate { has_begun: true },
+            _ => false,
+        };
+        self.begun_on.filter(|_| continues && !self.in_transaction)
     }
 
     /// Starts another operation with the buffers of the last one.
@@ -267,6 +281,9 @@ impl InFlightOperation {
         };
         if self.access == Access::LongRead {
             connection.may_be_long(number);
+        }
+        if matches!(self.stage, Stage::Each | Stage::Linked(_)) {
+            self.begun_on = Some(connection.number());
         }
         self.exchange = Some((connection.number(), number));
     }

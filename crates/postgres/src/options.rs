@@ -1,5 +1,6 @@
 //! Connection options: the server, the user and the timeouts.
 
+pub(crate) mod current_server;
 pub(crate) mod own_connections;
 mod password_file;
 mod servers;
@@ -9,9 +10,10 @@ use std::fmt;
 use std::path::PathBuf;
 
 use marmota_model::{Error, ErrorKind, Result};
-use marmota_sql::{LastServer, TargetServer};
+use marmota_sql::TargetServer;
 use marmota_store::Durability;
 
+use crate::options::current_server::CurrentServer;
 use crate::options::own_connections::OwnConnections;
 
 /// The address of a server.
@@ -120,8 +122,8 @@ pub struct PostgresOptions {
     /// announcements, which a cache needs ([`PostgresOptions::parse`]: `direct_url`). Default:
     /// none.
     pub direct: Option<Box<Self>>,
-    /// The server of the last connection.
-    pub(crate) last_server: LastServer,
+    /// The server that is used.
+    pub(crate) current_server: CurrentServer,
     /// The connections made with these options.
     pub(crate) own: OwnConnections,
     /// True if server connections change between transactions.
@@ -218,7 +220,7 @@ impl PostgresOptions {
                 Some(url) => Some(Box::new(Self::parse_in(&url, environment)?)),
                 None => None,
             },
-            last_server: LastServer::default(),
+            current_server: CurrentServer::default(),
             own: OwnConnections::default(),
             is_pooled: false,
         };

@@ -7,8 +7,11 @@
 //! same turn join; the next poll sends all of them together.
 
 mod answer;
+pub(crate) mod cluster_session;
 mod connection_choice;
 mod open_transaction;
+mod probe;
+pub(crate) mod replicas;
 mod spare;
 mod transaction;
 
@@ -101,6 +104,11 @@ impl PostgresSession {
                 Steps::on_session(Box::new(session), commit)
             }
         }
+    }
+
+    /// Returns true while a transaction is open.
+    const fn has_transaction(&self) -> bool {
+        self.transaction.is_some()
     }
 
     fn until(&self) -> Instant {
@@ -210,6 +218,9 @@ impl PostgresSession {
             if self.transaction.is_none() {
                 running.slot_use = SlotUse::Wanted;
             }
+        }
+        if self.shared.options.has_one_primary() {
+            self.check_primary();
         }
         if self.transaction.is_none() {
             if !running.writes() {
@@ -338,7 +349,15 @@ impl PostgresSession {
         }
         let slot = Arc::clone(&running.slot);
         let mut inside = slot.lock();
-        let Some(connection) = inside.working() else { return false };
+        let connection = inside.working();
+        if let Some(begun_on) = running.continues_on()
+            && connection.as_ref().is_none_or(|connection| connection.number() != begun_on)
+        {
+            // The poll detects the loss of the connection.
+            running.exchange = Some((begun_on, u64::MAX));
+            return true;
+        }
+        let Some(connection) = connection else { return false };
         running.send(connection);
         true
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, Table};
+use marmota_sql::TargetServer;
 use marmota_store::InvalidationFeed;
 use marmota_store::change::ChangeRecorder;
 use marmota_store::engine::Capability;
@@ -19,10 +20,13 @@ use crate::connection::pool::Pool;
 use crate::connection::slot::ConnectionSlot;
 use crate::fault::closed;
 use crate::options::PostgresOptions;
+use crate::options::current_server::CurrentServer;
 use crate::options::own_connections::OwnConnections;
 
 /// The time for sent operations to end when the engine is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause after looking for another primary.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// The state that an engine shares with its sessions.
 pub(crate) struct Shared {
@@ -34,11 +38,15 @@ pub(crate) struct Shared {
     readers: Vec<Arc<ConnectionSlot>>,
     writers: Vec<Arc<ConnectionSlot>>,
     sessions: AtomicUsize,
+    /// True for the connections to a standby: an operation does not wait for a connection, and is
+    /// not repeated on another one.
+    pub(crate) is_replica: bool,
     /// Receives the writes of others for a store's cache.
     listener: Mutex<Option<Listener>>,
     /// The change feed, if changes are recorded.
     feed: OnceLock<PostgresFeed>,
     is_closed: AtomicBool,
+    is_looking_for_primary: Arc<AtomicBool>,
     /// The number of times that a read yielded its thread.
     read_yields: AtomicU64,
 }
@@ -54,12 +62,32 @@ impl Shared {
         }
         let local_server =
             first.local_server().map(|at| format!("PostgreSQL on this machine ({at})"));
+        let first = ConnectionSlot::with(first);
+        Ok(Self::of(options, local_server, Arc::default(), first, false))
+    }
+
+    /// Creates the connections to a server of a cluster as its standby. Nothing is connected yet.
+    pub(crate) fn of_replica(primary: &Self, server: usize) -> Self {
+        let mut options = primary.options.at(server).into_owned();
+        options.target = TargetServer::Standby;
+        options.current_server = CurrentServer::default();
+        let catalog = Arc::clone(&primary.catalog);
+        Self::of(options, None, catalog, ConnectionSlot::default(), true)
+    }
+
+    fn of(
+        options: PostgresOptions,
+        local_server: Option<String>,
+        catalog: Arc<Catalog>,
+        first: ConnectionSlot,
+        is_replica: bool,
+    ) -> Self {
         let slots_max = options.slots_max();
         let transactions_max = usize::from(options.connections_max) - 2 * slots_max;
         let slots = |purpose| {
             (0..slots_max).map(|_| Arc::new(ConnectionSlot::new(purpose))).collect::<Vec<_>>()
         };
-        Ok(Self {
+        Self {
             options: Arc::new(options),
             capability: Capability::new("postgres", true)
                 .with_sql()
@@ -68,16 +96,18 @@ impl Shared {
                 .with_estimates()
                 .with_shared_commits()
                 .with_local_server(local_server),
-            catalog: Arc::default(),
-            pool: Pool::of(ConnectionSlot::with(first), transactions_max),
+            catalog,
+            pool: Pool::of(first, transactions_max),
             readers: slots(Purpose::Reads),
             writers: slots(Purpose::SharedWrites),
             sessions: AtomicUsize::new(0),
+            is_replica,
             listener: Mutex::default(),
             feed: OnceLock::new(),
             is_closed: AtomicBool::new(false),
+            is_looking_for_primary: Arc::default(),
             read_yields: AtomicU64::new(0),
-        })
+        }
     }
 
     pub(crate) const fn capability(&self) -> &Capability {
@@ -101,6 +131,28 @@ impl Shared {
 
     pub(crate) fn check_open(&self) -> Result<()> {
         if self.is_closed() { Err(closed()) } else { Ok(()) }
+    }
+
+    /// Connects once more, on a separate thread, to find out which server is the primary. If it is
+    /// another one, the connections to the one before are closed (`current_server.rs`).
+    #[cold]
+    pub(crate) fn look_for_primary(&self) {
+        let is_looking = &self.is_looking_for_primary;
+        if is_looking.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let (options, is_looking) = (Arc::clone(&self.options), Arc::clone(is_looking));
+        let look = move || {
+            if let Ok(mut connection) = connector::connect_quickly(&options, Purpose::Exclusive) {
+                connection.close();
+            }
+            std::thread::sleep(LOOK_PAUSE);
+            is_looking.store(false, Ordering::Relaxed);
+        };
+        let thread = std::thread::Builder::new().name("marmota-postgres-primary".to_owned());
+        if thread.spawn(look).is_err() {
+            self.is_looking_for_primary.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Returns the slots of the next session: one for reads, one for writes.

@@ -103,9 +103,17 @@ impl TemporaryPostgres {
     /// The error of the server.
     pub fn promote(&self) -> io::Result<()> {
         // The copied setting would let its commits wait for a standby.
-        self.execute("ALTER SYSTEM RESET synchronous_standby_names")?;
-        self.execute("SELECT pg_reload_conf()")?;
+        self.stop_waiting_for_standbys()?;
         self.execute("SELECT pg_promote()")
+    }
+
+    /// Lets commits of this server wait for no standby.
+    ///
+    /// # Errors
+    /// The error of the server.
+    pub fn stop_waiting_for_standbys(&self) -> io::Result<()> {
+        self.execute("ALTER SYSTEM RESET synchronous_standby_names")?;
+        self.execute("SELECT pg_reload_conf()")
     }
 
     fn execute(&self, sql: &str) -> io::Result<()> {

@@ -13,6 +13,8 @@ pub enum TargetServer {
     Any,
     /// Only the primary: a server that accepts writes.
     Primary,
+    /// Only a standby: a server that accepts reads only.
+    Standby,
 }
 
 impl TargetServer {

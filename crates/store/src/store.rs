@@ -12,12 +12,14 @@ mod statistics;
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, Table};
 
 pub(crate) use self::core::{Background, StoreCore};
 pub use self::pending::{Pending, Progress};
 pub use self::statistics::Statistics;
+use crate::contract::change::{Position, ReplicaRead};
 use crate::contract::engine::{Capability, Engine};
 use crate::contract::operation::{Answered, Idempotency, Once, OnceKey, Outcome};
 use crate::layers::feed::ChangeFeed;
@@ -300,6 +302,66 @@ impl Store {
     #[must_use]
     pub fn without_cache(&self) -> Self {
         self.with_handle(HandleContext { skips_cache: true, ..self.handle.clone() })
+    }
+
+    /// Returns the same store, whose reads outside of transactions are executed by a replica, if the
+    /// database has one: on PostgreSQL a standby among the servers of the URL. Without a replica
+    /// that can be reached, the primary executes them, as it does all else: writes, transactions,
+    /// raw SQL and live queries.
+    ///
+    /// A replica may be older than an acknowledged write; see
+    /// [`Store::prefer_replica_after`]. The reads use no cached rows.
+    /// [`Outcome::from_replica`](crate::operation::Outcome::from_replica) is true for a read that one has
+    /// executed.
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, Model)]
+    /// # struct City { id: i64, name: String }
+    /// # let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// let cities = store.prefer_replica().list::<City>().run()?;
+    /// # assert!(cities.is_empty());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub fn prefer_replica(&self) -> Self {
+        self.with_replica(ReplicaRead::default())
+    }
+
+    /// Returns the same store as [`Store::prefer_replica`], whose reads see the commit at
+    /// `position`, and all commits before it. A replica that has not applied them is waited for,
+    /// for at most `wait_max` from now on; then the primary executes the read.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # use marmota_store::change::ChangeRetention;
+    /// # #[derive(Clone, Debug, Model)]
+    /// # struct City { id: i64, name: String }
+    /// # let builder = Store::builder(Memory::new()).model::<City>();
+    /// # let store = builder.changes(ChangeRetention::default()).open()?;
+    /// store.insert(&City { id: 0, name: "Lyon".to_owned() }).run()?;
+    /// let store = store.prefer_replica_after(store.position()?, Duration::from_secs(1))?;
+    /// assert_eq!(store.count::<City>().run()?, 1);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a position of another database, [`ErrorKind::Unsupported`] if the
+    /// store records no changes.
+    pub fn prefer_replica_after(&self, position: Position, wait_max: Duration) -> Result<Self> {
+        self.feed()?.check(position)?;
+        let after = Some((position.commit_number(), Instant::now() + wait_max));
+        Ok(self.with_replica(ReplicaRead { after }))
+    }
+
+    fn with_replica(&self, replica: ReplicaRead) -> Self {
+        let replica = Some(replica);
+        self.with_handle(HandleContext { skips_cache: true, replica, ..self.handle.clone() })
     }
 
     /// Returns the version of a table: a number that changes with every write to it, and that no

@@ -30,6 +30,8 @@ struct ClientResult {
     /// The key of the row that it updates, and the number of its updates, which its value is.
     row: i64,
     steps: usize,
+    /// The reads that a replica has executed.
+    replica_reads: usize,
     failures: BTreeMap<String, usize>,
 }
 
@@ -39,6 +41,7 @@ struct Client {
     name: String,
     url: String,
     agent: Agent,
+    replica_reads: usize,
     failures: BTreeMap<String, usize>,
 }
 
@@ -106,30 +109,42 @@ impl Client {
                 update.content_type("application/json").send(&change)
             });
             let updated = position(&answer);
+            let prefer = preference(number);
             let read = self.until_success("get", |agent, url| {
-                let get = agent.get(format!("{url}/api/person/{row}"));
+                let get = agent.get(format!("{url}/api/person/{row}")).header("Prefer", prefer);
                 get.header("Marmota-After", &updated).call()
             });
+            self.replica_reads += usize::from(read.headers().contains_key("preference-applied"));
             let name = &body_of(read)["last_name"];
             assert_eq!(*name, format!("update {number}"), "{}: a stale read", self.name);
             let (_, position) = self.insert(number);
-            let seen = self.count(&format!("first_name='{}'", self.name), position.as_deref());
+            let filter = format!("first_name='{}'", self.name);
+            let seen = self.count(&filter, position.as_deref(), number);
             assert_eq!(seen, number + 1, "{}: a stale read", self.name);
             steps.store(number, Ordering::Relaxed);
         }
-        ClientResult { row, steps: number, failures: self.failures }
+        let Self { replica_reads, failures, .. } = self;
+        ClientResult { row, steps: number, replica_reads, failures }
     }
 
     /// Counts the rows that were there at the position, or later.
-    fn count(&mut self, filter: &str, position: Option<&str>) -> usize {
+    fn count(&mut self, filter: &str, position: Option<&str>, number: usize) -> usize {
         let answer = self.until_success("count", |agent, url| {
             let count = agent.get(format!("{url}/api/person")).query("filter", filter);
             let count = count.query("limit", "0").query("count", "true");
+            // Without a position, a replica may not have the row yet.
+            let prefer = position.map_or("return=minimal", |_| preference(number));
+            let count = count.header("Prefer", prefer);
             let after = position.map(|position| ("Marmota-After", position));
             after.into_iter().fold(count, |count, (name, value)| count.header(name, value)).call()
         });
         usize::try_from(body_of(answer)["count"].as_u64().unwrap()).unwrap()
     }
+}
+
+/// Returns the preference of a step: each second one prefers a replica.
+const fn preference(number: usize) -> &'static str {
+    if number % 2 == 0 { "replica" } else { "return=minimal" }
 }
 
 fn position(answer: &Response<ureq::Body>) -> String {
@@ -146,6 +161,7 @@ impl Clients {
                 name: format!("client{at}"),
                 url: url.to_owned(),
                 agent: agent(),
+                replica_reads: 0,
                 failures: BTreeMap::new(),
             };
             thread::spawn(move || client.run(&ends, &steps[at]))
@@ -181,6 +197,7 @@ impl Clients {
 impl Results {
     /// Checks that each program has each row, with its last value, once.
     pub(crate) fn check(&self, urls: &[String]) {
+        assert!(self.0.iter().any(|client| client.replica_reads > 0), "no replica has read");
         let agent = agent();
         for url in urls {
             for (at, client) in self.0.iter().enumerate() {
@@ -201,7 +218,11 @@ impl Results {
 impl fmt::Display for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let steps: usize = self.0.iter().map(|client| client.steps).sum();
-        writeln!(f, "{steps} steps; requests that failed and were sent again:")?;
+        let replica_reads: usize = self.0.iter().map(|client| client.replica_reads).sum();
+        writeln!(
+            f,
+            "{steps} steps; {replica_reads} reads by replicas; requests that failed and were sent again:"
+        )?;
         let mut failures: BTreeMap<&str, usize> = BTreeMap::new();
         for (failure, count) in self.0.iter().flat_map(|client| &client.failures) {
             *failures.entry(failure).or_default() += count;

@@ -7,6 +7,7 @@
 
 mod clients;
 mod nginx;
+mod patroni;
 mod process;
 mod programs;
 
@@ -54,7 +55,8 @@ impl Cluster {
         let url = primary.make_database().unwrap();
         let database = url.rsplit('/').next().unwrap();
         let standby = primary.start_standby().unwrap();
-        let programs = Programs::start(&primary.url_with(&standby, database));
+        let url = primary.url_with(&standby, database);
+        let programs = Programs::start([&url; 3]);
         let nginx = Nginx::start(programs.ports());
         Self { primary, standby, programs, nginx }
     }

@@ -6,7 +6,12 @@ pub(crate) struct Process(pub(crate) Child);
 
 impl Process {
     pub(crate) fn start(command: &mut Command) -> Self {
-        Self(command.stdout(Stdio::null()).spawn().unwrap())
+        Self::start_with(command.stdout(Stdio::null()))
+    }
+
+    /// Starts a process whose output is set.
+    pub(crate) fn start_with(command: &mut Command) -> Self {
+        Self(command.spawn().unwrap())
     }
 
     pub(crate) fn signal(&self, name: &str) {
@@ -20,6 +25,11 @@ impl Drop for Process {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Runs a command to its end, which has to succeed.
+pub(crate) fn run(command: &mut Command) {
+    assert!(command.status().unwrap().success(), "{command:?}");
 }
 
 /// Returns a port that is free now.

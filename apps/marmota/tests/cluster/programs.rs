@@ -9,12 +9,13 @@ use crate::process::{Process, free_port};
 const START_MAX: Duration = Duration::from_secs(60);
 
 pub(crate) struct Programs {
-    url: String,
     programs: [Program; 3],
 }
 
 struct Program {
     port: u16,
+    /// The URL of its database.
+    url: String,
     process: Process,
 }
 
@@ -24,7 +25,8 @@ impl Program {
         program.args(["serve", "--listen", &format!("127.0.0.1:{port}"), "--db", url]);
         program.args(["--changes", "--idempotency", "--no-admin"]);
         program.args(["--cache-bytes-max", "8000000", "--trusted-proxies", "127.0.0.1"]);
-        let program = Self { port, process: Process::start(&mut program) };
+        let process = Process::start(&mut program);
+        let program = Self { port, url: url.to_owned(), process };
         program.wait();
         program
     }
@@ -41,9 +43,9 @@ impl Program {
 }
 
 impl Programs {
-    pub(crate) fn start(url: &str) -> Self {
-        let programs = [(); 3].map(|()| Program::start(free_port(), url));
-        Self { url: url.to_owned(), programs }
+    /// Starts the programs, each with the URL of its database.
+    pub(crate) fn start(urls: [&str; 3]) -> Self {
+        Self { programs: urls.map(|url| Program::start(free_port(), url)) }
     }
 
     pub(crate) fn ports(&self) -> [u16; 3] {
@@ -58,7 +60,7 @@ impl Programs {
         let program = &mut self.programs[number % 3];
         program.process.signal("-KILL");
         program.process.0.wait().unwrap();
-        *program = Program::start(program.port, &self.url);
+        *program = Program::start(program.port, &program.url);
     }
 
     pub(crate) fn pause(&self, number: usize, time: Duration) {
@@ -73,7 +75,7 @@ impl Programs {
         for program in &mut self.programs {
             program.process.signal("-TERM");
             assert!(program.process.0.wait().unwrap().success());
-            *program = Program::start(program.port, &self.url);
+            *program = Program::start(program.port, &program.url);
         }
     }
 }

@@ -2,11 +2,13 @@
 //! so it runs on its own thread (`slot.rs`).
 
 use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use marmota_model::ErrorKind;
 use marmota_sql::TargetServer;
 use marmota_store::Durability;
+use marmota_store::engine::Source;
 
 use super::login::Login;
 use super::no_connection::NoConnection;
@@ -37,14 +39,46 @@ pub(crate) enum Purpose {
 /// The time that a write waits for a lock on a shared connection.
 pub(crate) const SHARED_LOCK_TIMEOUT: Duration = Duration::from_millis(5);
 
+/// The time for each of several servers at first: one that does not answer must not delay finding
+/// the others.
+const QUICK: Duration = Duration::from_secs(1);
+
 /// Establishes a connection to the first server that is the wanted one.
 pub(crate) fn connect(
     options: &PostgresOptions,
     purpose: Purpose,
 ) -> Result<Connection, NoConnection> {
+    if options.other_servers.is_empty() {
+        return connect_to(options, 0, purpose);
+    }
+    let begun = Instant::now();
+    match connect_quickly(options, purpose) {
+        Err(_) if begun.elapsed() >= QUICK => connect_to_any(options, purpose, Duration::MAX),
+        done => done,
+    }
+}
+
+/// Establishes a connection to the first of several servers that is the wanted one, without waiting
+/// for one that does not answer.
+pub(crate) fn connect_quickly(
+    options: &PostgresOptions,
+    purpose: Purpose,
+) -> Result<Connection, NoConnection> {
+    connect_to_any(options, purpose, QUICK)
+}
+
+/// Establishes a connection to the first of several servers that is the wanted one, each within this
+/// time.
+fn connect_to_any(
+    options: &PostgresOptions,
+    purpose: Purpose,
+    timeout: Duration,
+) -> Result<Connection, NoConnection> {
+    let timeout_ms = u32::try_from(timeout.as_millis()).unwrap_or(u32::MAX);
     let mut refused: Option<NoConnection> = None;
     for server in options.servers() {
-        let at = options.at(server);
+        let mut at = options.at(server).into_owned();
+        at.connect_timeout_ms = at.connect_timeout_ms.min(timeout_ms);
         match connect_to(&at, server, purpose) {
             Ok(connection) => {
                 options.has_connected(server);
@@ -75,9 +109,14 @@ fn check_target(
             asked.map(|()| answer)
         }
     };
+    let wants_standby = options.target == TargetServer::Standby;
     let why = match is_standby {
-        Ok(false) => return Ok(()),
+        Ok(is_standby) if is_standby == wants_standby => {
+            connection.ends_with_recovery(wants_standby);
+            return Ok(());
+        }
         Ok(true) => "it is a standby, which accepts no writes".to_owned(),
+        Ok(false) => "it is not a standby".to_owned(),
         Err(error) => error.into_error(options).to_string(),
     };
     let message = format!("no connection to PostgreSQL at {}: {why}", options.place());
@@ -104,6 +143,7 @@ fn connect_to(
         is_of_a_pooler: false,
     };
     let mut socket = Socket::connect(options, until).map_err(unreached)?;
+    options.current_server.watch(server, &(Arc::clone(socket.stream()) as Source));
     let (number, mut out) = (Connection::next_number(), Vec::new());
     let name = options.own.name(number);
     let settings = Settings::new(options, &name, purpose);

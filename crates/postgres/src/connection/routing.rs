@@ -94,6 +94,13 @@ impl Connection {
             }
             return Some(Ok(()));
         }
+        if let BackendMessage::ParameterStatus(status) = &message
+            && self.ends_with_recovery
+            && (status.name, status.value) == (&b"in_hot_standby"[..], &b"off"[..])
+        {
+            self.lose("the standby was promoted");
+            return Some(Err(()));
+        }
         if let BackendMessage::ReadyForQuery(_) = message {
             end_skipped(&mut self.exchanges, &mut self.ended);
         }

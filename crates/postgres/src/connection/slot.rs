@@ -182,6 +182,29 @@ impl SlotState {
             return waker.wake_by_ref();
         }
         place.wait_until(&self.waiting, waker, until);
+        self.start_connecting(slot, options);
+    }
+
+    /// Returns the reason for the failure of the last attempt, or starts another one and returns
+    /// [`ErrorKind::Busy`]: for operations that do not wait for a connection.
+    #[cold]
+    pub(crate) fn connect_later(
+        &mut self,
+        slot: &Arc<ConnectionSlot>,
+        options: &Arc<PostgresOptions>,
+    ) -> Error {
+        if !self.connecting
+            && let Some(refused) = self.refused.take()
+        {
+            return refused.error();
+        }
+        self.start_connecting(slot, options);
+        let message = format!("not yet connected to PostgreSQL at {}", options.place());
+        Error::new(ErrorKind::Busy, message)
+    }
+
+    /// Requests a connection, unless there is one or it is being established.
+    fn start_connecting(&mut self, slot: &Arc<ConnectionSlot>, options: &Arc<PostgresOptions>) {
         let has_one = self.connection.as_ref().is_some_and(|one| one.loss().is_none());
         if self.connecting || self.is_closed || self.is_cancelling && has_one {
             return;

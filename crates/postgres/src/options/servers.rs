@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use marmota_model::Result;
+use marmota_sql::TargetServer;
 
 use super::{Host, PostgresOptions, invalid};
 
@@ -37,7 +38,7 @@ impl PostgresOptions {
     /// Returns the numbers of the servers in the order in which they are tried: first the one that
     /// was connected last.
     pub(crate) fn servers(&self) -> impl Iterator<Item = usize> {
-        self.last_server.order(self.other_servers.len() + 1)
+        self.current_server.order(self.other_servers.len() + 1)
     }
 
     /// Returns the options for one of the servers.
@@ -54,9 +55,15 @@ impl PostgresOptions {
         Cow::Owned(options)
     }
 
-    /// Makes a server the first one that is tried.
+    /// Returns true if one of several servers is the primary.
+    pub(crate) fn has_one_primary(&self) -> bool {
+        self.target == TargetServer::Primary && !self.other_servers.is_empty()
+    }
+
+    /// Makes a server the first one that is tried. If it is the primary, the connections to another
+    /// one before it are closed.
     pub(crate) fn has_connected(&self, server: usize) {
-        self.last_server.set(server);
+        self.current_server.set(server, self.target == TargetServer::Primary);
     }
 
     /// Returns the servers and the database for error messages.
@@ -80,7 +87,11 @@ fn named((host, port): (&Host, u16)) -> String {
 
 #[cfg(test)]
 mod tests {
-    use marmota_sql::TargetServer;
+    use std::io::{ErrorKind, Read as _};
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+
+    use marmota_store::engine::Source;
 
     use super::*;
 
@@ -109,8 +120,20 @@ mod tests {
     fn the_last_server_is_tried_first() {
         let options = parsed("postgres://a,b,c/app").unwrap();
         assert_eq!(options.servers().collect::<Vec<_>>(), [0, 1, 2]);
-        options.has_connected(1);
+        let connect = |server| {
+            let (here, there) = UnixStream::pair().unwrap();
+            let here: Source = Arc::new(here);
+            options.current_server.watch(server, &here);
+            options.has_connected(server);
+            there.set_nonblocking(true).unwrap();
+            (here, there)
+        };
+        let (_first, mut at_first) = connect(0);
+        let (_second, mut at_second) = connect(1);
         assert_eq!(options.servers().collect::<Vec<_>>(), [1, 2, 0]);
+        // The connection to the server before is closed.
+        assert_eq!(at_first.read(&mut [0]).unwrap(), 0);
+        assert_eq!(at_second.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
         assert_eq!(options.at(0).place(), "a:5432/app");
         assert_eq!(options.at(2).place(), "c:5432/app");
     }

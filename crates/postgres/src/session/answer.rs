@@ -106,6 +106,7 @@ impl PostgresSession {
             && running.reply.lent == 0
             && running.tries < READ_TRIES_MAX
             && !self.shared.is_closed()
+            && !self.shared.is_replica
         {
             running.tries += 1;
             running.exchange = None;

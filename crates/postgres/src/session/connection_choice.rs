@@ -20,7 +20,7 @@
 
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use marmota_model::Result;
 use marmota_store::engine::{Ticket, wake_at};
@@ -30,6 +30,9 @@ use super::{PostgresSession, Step};
 use crate::connection::slot::{ConnectionSlot, STALL, SlotState};
 use crate::fault::closed;
 use crate::in_flight::{InFlightOperation, SlotUse, may_leave_reader};
+
+/// The time without an answer after which another primary is looked for.
+const SILENCE: Duration = Duration::from_secs(1);
 
 impl PostgresSession {
     /// Returns true if the server has executed a write on this thread's shared connection for so
@@ -41,6 +44,17 @@ impl PostgresSession {
         self.met_lock = None;
         let mut inside = self.writer.lock();
         inside.connection.as_mut().is_some_and(|connection| connection.stalls(STALL))
+    }
+
+    /// Looks for another primary if a shared connection has given no answer for [`SILENCE`]: the
+    /// server may not run any more, while its machine keeps the connection.
+    pub(super) fn check_primary(&self) {
+        for slot in [&self.reader, &self.writer] {
+            let mut inside = slot.lock();
+            if inside.connection.as_mut().is_some_and(|connection| connection.stalls(SILENCE)) {
+                return self.shared.look_for_primary();
+            }
+        }
     }
 
     /// Returns true if the server has executed a read on this thread's shared connection for so
@@ -128,6 +142,9 @@ impl PostgresSession {
     ) -> Result<()> {
         if inside.is_closed {
             return Err(closed());
+        }
+        if self.shared.is_replica {
+            return Err(inside.connect_later(slot, &self.shared.options));
         }
         if let Some(refused) = inside.refusal() {
             return Err(refused);

@@ -15,6 +15,7 @@ mod long_reads;
 mod news;
 mod pipeline;
 mod pooler;
+mod replicas;
 mod retries;
 #[path = "../../../memory/tests/it/small_disk.rs"]
 mod small_disk;

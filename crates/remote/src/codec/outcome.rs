@@ -105,7 +105,15 @@ impl Bytes<'_> {
             _ => return Err(broken("has an unknown kind of keys")),
         };
         let (version, value) = (self.option()?, self.value()?.to_value());
-        Ok(Outcome { rows, keys, version, value, effect: self.effect()?, commit: None })
+        Ok(Outcome {
+            rows,
+            keys,
+            version,
+            value,
+            effect: self.effect()?,
+            commit: None,
+            from_replica: false,
+        })
     }
 
     pub(crate) fn error(&mut self) -> Result<Error> {
@@ -169,6 +177,7 @@ mod tests {
                 value,
                 effect,
                 commit: None,
+                from_replica: false,
             },
         )
     }

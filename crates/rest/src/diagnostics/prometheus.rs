@@ -61,6 +61,7 @@ pub(super) fn write_store(text: &mut String, store: &Store) {
         ),
         ("read_timeouts_total", "counter", "Reads ended by their deadline.", engine.read_timeouts),
         ("reads_cancelled_total", "counter", "Reads canceled early.", engine.reads_cancelled),
+        ("replica_reads_total", "counter", "Reads by a replica.", engine.replica_reads),
         ("connections", "gauge", "Connections to a server.", engine.connections),
         ("connections_in_use", "gauge", "Connections in use.", engine.connections_in_use),
         (

@@ -44,8 +44,13 @@ pub(crate) fn check_json(request: &Request) -> ApiResult<()> {
 /// Returns true for `Prefer: return=minimal` (RFC 7240): the client does not need the written row,
 /// and is answered with 204, or 201 without a body. The preference may be one of several.
 pub(crate) fn wants_minimal(request: &Request) -> bool {
+    prefers(request, "return=minimal")
+}
+
+/// Returns true if the request has this preference (`Prefer`, RFC 7240), alone or among others.
+pub(crate) fn prefers(request: &Request, preference: &str) -> bool {
     request.header_text("prefer").is_some_and(|prefer| {
-        prefer.split([',', ';']).any(|part| part.trim().eq_ignore_ascii_case("return=minimal"))
+        prefer.split([',', ';']).any(|part| part.trim().eq_ignore_ascii_case(preference))
     })
 }
 

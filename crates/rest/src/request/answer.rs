@@ -67,6 +67,8 @@ pub(crate) struct Common {
     private: bool,
     /// The position of the write in the change feed (`Marmota-Position`).
     position: Option<Position>,
+    /// True if a replica executed a read of the request (`Preference-Applied: replica`).
+    from_replica: bool,
 }
 
 impl Head {
@@ -82,7 +84,7 @@ impl Head {
             count: None,
             counted: None,
             extra: None,
-            common: Common { private: false, position: None },
+            common: Common { private: false, position: None, from_replica: false },
         }
     }
 
@@ -119,6 +121,9 @@ impl Head {
         if let Some(counted) = self.counted {
             put("Preference-Applied", counted);
         }
+        if self.common.from_replica {
+            put("Preference-Applied", "replica");
+        }
         if let Some((name, value)) = self.extra {
             put(name, value);
         }
@@ -143,7 +148,8 @@ pub(crate) enum Answer<'o, 'w> {
 impl<'o, 'w> Answer<'o, 'w> {
     /// Creates an empty response in the connection's buffer.
     const fn direct(out: &'o mut ResponseWriter<'w>, private: bool) -> Self {
-        Self::Direct { out, head: None, common: Common { private, position: None } }
+        let common = Common { private, position: None, from_replica: false };
+        Self::Direct { out, head: None, common }
     }
 
     /// Returns what all responses to the request have in common.
@@ -158,6 +164,17 @@ impl<'o, 'w> Answer<'o, 'w> {
         if outcome.commit.is_some() {
             let (Self::Direct { common, .. } | Self::Later { common, .. }) = self;
             common.position = store.position_of(outcome);
+        }
+    }
+
+    /// Records that a replica executed a read, also in a head that was written with its first row. A
+    /// replica always lets the request wait, so the head is not sent yet.
+    pub(crate) fn read_from_replica(&mut self) {
+        if let Self::Later { head, common, .. } = self {
+            common.from_replica = true;
+            if let Some(head) = head {
+                head.common.from_replica = true;
+            }
         }
     }
 
@@ -312,7 +329,7 @@ impl<'w> Out<'_, 'w> {
         match self {
             Self::Direct(out) => Answer::direct(out, private),
             Self::Kept(_) => {
-                let common = Common { private, position: None };
+                let common = Common { private, position: None, from_replica: false };
                 Answer::Later { head: None, body: Vec::new(), common }
             }
         }

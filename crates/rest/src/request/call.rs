@@ -179,14 +179,23 @@ impl<V: Verb> Future for Waiting<V> {
         let context = RequestContext { api, store, request, subject };
         // A poll after the end returns pending.
         let Some(mut answer) = slot.take() else { return Poll::Pending };
-        let mut drive = |operation: &mut Operation<'_>, sink: &mut dyn RowSink| match submission
-            .poll(operation, sink, task)
-        {
-            Poll::Ready(result) => result.map_err(Interrupt::from),
-            Poll::Pending => Err(Interrupt::Pending),
-        };
+        let mut from_replica = false;
         loop {
-            match verb.step(context, &mut answer, &mut drive) {
+            let mut drive = |operation: &mut Operation<'_>, sink: &mut dyn RowSink| match submission
+                .poll(operation, sink, task)
+            {
+                Poll::Ready(result) => {
+                    let outcome = result?;
+                    from_replica |= outcome.from_replica;
+                    Ok(outcome)
+                }
+                Poll::Pending => Err(Interrupt::Pending),
+            };
+            let stepped = verb.step(context, &mut answer, &mut drive);
+            if from_replica {
+                answer.read_from_replica();
+            }
+            match stepped {
                 Ok(Next::Step) => {}
                 Ok(Next::Answered) => return Poll::Ready(answer.into_response()),
                 Err(Interrupt::Pending) => {

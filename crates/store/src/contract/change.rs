@@ -11,6 +11,7 @@ pub(crate) mod buffer;
 pub(crate) mod position;
 pub(crate) mod recorded_rows;
 pub(crate) mod recorder;
+pub(crate) mod replica_read;
 
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ pub use self::buffer::{ChangeBuffer, ChangeMark};
 pub use self::position::Position;
 pub use self::recorded_rows::{ChangedRows, EncodedRow, RecordedRows};
 pub use self::recorder::{ChangeRecorder, RecordedTable};
+pub use self::replica_read::ReplicaRead;
 
 /// The changes of one transaction.
 #[derive(Clone, Debug)]

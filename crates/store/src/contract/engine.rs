@@ -184,7 +184,7 @@ use std::task::{Context, Poll, Waker};
 use marmota_model::{Error, ErrorKind, Result, RowSink, Table};
 
 use crate::contract::borrowed_table::BorrowedTables;
-use crate::contract::change::{ChangeRecorder, RecordedRows};
+use crate::contract::change::{ChangeRecorder, RecordedRows, ReplicaRead};
 use crate::contract::commit_sink::CommitSink;
 use crate::contract::durability::Durability;
 use crate::contract::existing::ExistingTable;
@@ -543,6 +543,23 @@ pub trait Session: Send {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<Submitted>;
+
+    /// Submits a read that a replica of the database may execute, outside of transactions. Without a
+    /// replica that can, the primary executes it. Any other operation is submitted as by
+    /// [`Session::submit`], which is the default for all.
+    ///
+    /// # Errors
+    /// Those of [`Session::submit`].
+    fn submit_read(
+        &mut self,
+        replica: ReplicaRead,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<Submitted> {
+        let _ = replica;
+        self.submit(None, operation, sink, outcome)
+    }
 
     /// Continues an operation that has to wait, and wakes `context` when another call makes sense.
     /// The operation and sink have the same meaning as at [`Session::submit`], but may be at

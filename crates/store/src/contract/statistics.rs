@@ -37,6 +37,8 @@ pub struct EngineStatistics {
     pub read_timeouts: u64,
     /// Reads that were cancelled before their end.
     pub reads_cancelled: u64,
+    /// Reads that a replica executed.
+    pub replica_reads: u64,
 }
 
 impl EngineStatistics {
@@ -58,6 +60,7 @@ impl EngineStatistics {
             read_yields: self.read_yields + other.read_yields,
             read_timeouts: self.read_timeouts + other.read_timeouts,
             reads_cancelled: self.reads_cancelled + other.reads_cancelled,
+            replica_reads: self.replica_reads + other.replica_reads,
         }
     }
 

@@ -159,18 +159,16 @@ impl<L: Layer> FallbackLayer<L> {
         {
             return self.lend_groups(sorted, (table, result), query, sink, outcome, context);
         }
-        let mut context = context;
-        let mut run = |list: &mut Operation<'_>, sink: &mut dyn RowSink| {
-            let mut listed = Outcome::default();
-            match &mut context {
-                Some(context) => self.next.poll(handle, next, list, sink, &mut listed, context),
-                None => self.next.submit(handle, next, None, list, sink, &mut listed),
-            }
+        let (mut context, mut listed) = (context, Outcome::default());
+        let mut run = |list: &mut Operation<'_>, sink: &mut dyn RowSink| match &mut context {
+            Some(context) => self.next.poll(handle, next, list, sink, &mut listed, context),
+            None => self.next.submit(handle, next, None, list, sink, &mut listed),
         };
-        match (reading, operation) {
+        let done = match (reading, operation) {
             (Reading::Groups(reading), Operation::Group { table, query, result }) => {
                 let GroupsRead { list, groups, sorted } = &mut **reading;
                 ready!(run(&mut Operation::List { table, query: list }, groups))?;
+                outcome.from_replica |= listed.from_replica;
                 let sorted = sorted.insert(groups.end(result, query)?);
                 self.lend_groups(sorted, (table, result), query, sink, outcome, context)
             }
@@ -201,7 +199,9 @@ impl<L: Layer> FallbackLayer<L> {
                 done
             }
             _ => Poll::Ready(Ok(())),
-        }
+        };
+        outcome.from_replica |= listed.from_replica;
+        done
     }
 
     /// Sorts and lends groups, until the turn is over.
@@ -243,8 +243,10 @@ impl<L: Layer> FallbackLayer<L> {
         while let Some(related) = staged.read.table() {
             let related = related.map(|name| table.related(name)).transpose()?;
             if staged.read.has_read() {
-                let table = related.as_deref().unwrap_or(table);
-                ready!(self.read_stage(handle, staged, table, context.as_deref_mut()))?;
+                let (table, mut done) = (related.as_deref().unwrap_or(table), Outcome::default());
+                let context = context.as_deref_mut();
+                ready!(self.read_stage(handle, staged, table, &mut done, context))?;
+                outcome.from_replica |= done.from_replica;
             }
             let _lending = self.sessions().begin_lending()?;
             staged.read.advance(operation, sink)?;
@@ -265,14 +267,15 @@ impl<L: Layer> FallbackLayer<L> {
         handle: &HandleContext,
         staged: &mut Staged<L::State>,
         table: &Table,
+        done: &mut Outcome,
         context: Option<&mut Context<'_>>,
     ) -> Poll<Result<()>> {
         let Staged { read, is_submitted, state } = staged;
         let query = read.query();
-        let (mut stage, mut done) = (query.operation(table), Outcome::default());
+        let mut stage = query.operation(table);
         if !*is_submitted {
             *state = FallbackState::default();
-            let submitted = self.submit(handle, state, None, &mut stage, &mut **read, &mut done);
+            let submitted = self.submit(handle, state, None, &mut stage, &mut **read, done);
             *is_submitted = submitted.is_pending();
             if submitted.is_ready() {
                 return submitted;
@@ -280,7 +283,7 @@ impl<L: Layer> FallbackLayer<L> {
         }
         // Only a poll registers the waker.
         let polled = match context {
-            Some(context) => self.poll(handle, state, &mut stage, &mut **read, &mut done, context),
+            Some(context) => self.poll(handle, state, &mut stage, &mut **read, done, context),
             None => Poll::Pending,
         };
         *is_submitted = polled.is_pending();

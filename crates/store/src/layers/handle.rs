@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use marmota_model::Timestamp;
 use parking_lot::Mutex;
 
+use crate::contract::change::ReplicaRead;
 use crate::contract::engine::Session;
 use crate::layers::cache::table_versions::Writing;
 use crate::layers::metrics::session_counts::SessionCounts;
@@ -29,6 +30,8 @@ pub(crate) struct HandleContext {
     pub(crate) hook_depth: u8,
     /// True if its reads do not use cached rows.
     pub(crate) skips_cache: bool,
+    /// How its reads use replicas, if they do.
+    pub(crate) replica: Option<ReplicaRead>,
 }
 
 /// Where operations are executed.
@@ -67,6 +70,7 @@ impl HandleContext {
             session: None,
             hook_depth: 0,
             skips_cache: false,
+            replica: None,
         }
     }
 

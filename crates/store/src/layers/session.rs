@@ -58,9 +58,10 @@ impl Layer for Sessions {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Poll<Result<()>> {
-        let submitted = match self.records_changes {
-            false => self.submit_to(&handle.place, durability, operation, sink, outcome)?,
-            true => self.submit_as(handle, durability, operation, sink, outcome)?,
+        let submitted = match (self.records_changes, handle.replica) {
+            (_, Some(replica)) => self.submit_read(handle, replica, operation, sink, outcome)?,
+            (false, None) => self.submit_to(&handle.place, durability, operation, sink, outcome)?,
+            (true, None) => self.submit_as(handle, durability, operation, sink, outcome)?,
         };
         match submitted {
             Submitted::Done => Poll::Ready(Ok(())),

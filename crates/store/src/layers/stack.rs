@@ -100,7 +100,7 @@ impl Layers {
     /// Returns true if no layer above the sessions changes, counts or traces the operations of a
     /// handle. They go directly to [`Layers::sessions`]. It is determined once for each handle.
     pub(crate) const fn is_plain(&self, handle: &HandleContext) -> bool {
-        self.is_plain && handle.rights.is_none()
+        self.is_plain && handle.rights.is_none() && handle.replica.is_none()
     }
 
     /// Returns the lowest layer.

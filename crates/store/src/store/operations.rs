@@ -5,6 +5,7 @@
 //! passes it to [`Store::poll`] with the same operation until it is ready, or to [`Store::cancel`].
 //! [`Store::run`] does this for a caller that blocks its thread.
 
+use std::borrow::Cow;
 use std::task::{Context, Poll};
 
 use marmota_model::{Result, RowSink};
@@ -15,6 +16,7 @@ use crate::contract::durability::Durability;
 use crate::contract::engine::Submitted;
 use crate::contract::operation::{Operation, Outcome};
 use crate::layers::fallback::is_left_to_store;
+use crate::layers::handle::HandleContext;
 use crate::layers::layer::Layer;
 use crate::layers::session::SessionState;
 use crate::layers::stack::StackState;
@@ -85,7 +87,8 @@ impl Store {
         outcome: &mut Outcome,
     ) -> Result<Progress> {
         let (stack, mut state) = (&self.core.layers.stack, StackState::default());
-        match stack.submit(&self.handle, &mut state, durability, operation, sink, outcome) {
+        let handle = &*self.handle_for(operation);
+        match stack.submit(handle, &mut state, durability, operation, sink, outcome) {
             Poll::Ready(done) => {
                 // An operation that is done has left nothing in it: looking for what to drop took
                 // 1.5 % of a read from the cache.
@@ -93,6 +96,18 @@ impl Store {
                 done.map(|()| Progress::Done)
             }
             Poll::Pending => Ok(Progress::Pending(Pending(PendingState::Layered(state)))),
+        }
+    }
+
+    /// Returns the context for an operation: a write reads nothing from a replica, so that it does
+    /// not depend on old rows.
+    #[inline]
+    fn handle_for(&self, operation: &Operation<'_>) -> Cow<'_, HandleContext> {
+        match self.handle.replica {
+            Some(_) if operation.is_write() => {
+                Cow::Owned(HandleContext { replica: None, ..self.handle.clone() })
+            }
+            _ => Cow::Borrowed(&self.handle),
         }
     }
 
@@ -146,7 +161,8 @@ impl Store {
             }
             PendingState::Layered(state) => {
                 let stack = &self.core.layers.stack;
-                stack.poll(&self.handle, state, operation, sink, outcome, context)
+                let handle = &*self.handle_for(operation);
+                stack.poll(handle, state, operation, sink, outcome, context)
             }
         }
     }

@@ -339,7 +339,8 @@ impl Ways<'_> {
         parameters.push(json!({
             "name": "Prefer",
             "in": "header",
-            "description": "`count=exact` or `count=estimated` adds the number of rows",
+            "description": "`count=exact` or `count=estimated` adds the number of rows; `replica` \
+                            reads from a replica",
             "schema": text,
         }));
         if self.has_events {

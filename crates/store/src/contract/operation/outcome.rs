@@ -34,6 +34,8 @@ pub struct Outcome {
     /// The number of the commit in the change feed, if the engine records changes and the operation
     /// committed some. [`Store::position_of`](crate::Store::position_of) makes a position of it.
     pub commit: Option<NonZeroU64>,
+    /// True if a replica executed the read ([`Store::prefer_replica`](crate::Store::prefer_replica)).
+    pub from_replica: bool,
 }
 
 impl Outcome {

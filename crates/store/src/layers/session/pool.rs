@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::lending::Lending;
 use super::open_transactions::OpenTransactions;
+use crate::contract::change::ReplicaRead;
 use crate::contract::durability::Durability;
 use crate::contract::engine::{Engine, Session, Submitted};
 use crate::contract::operation::{Operation, Outcome};
@@ -186,6 +187,24 @@ impl Sessions {
             session.set_actor(handle.actor.as_ref());
             submit(session, &handle.place, durability, operation, sink, outcome)
         })
+    }
+
+    /// Submits a read that a replica may execute. A transaction has no replicas.
+    #[cold]
+    pub(super) fn submit_read(
+        &self,
+        handle: &HandleContext,
+        replica: ReplicaRead,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+        outcome: &mut Outcome,
+    ) -> Result<Submitted> {
+        match handle.place {
+            Place::Transaction(_) => self.submit_as(handle, None, operation, sink, outcome),
+            Place::Thread => self.with_session(&handle.place, slot_number(), true, |session| {
+                session.submit_read(replica, operation, sink, outcome)
+            }),
+        }
     }
 
     /// Returns the error of an operation that waited too long, with an explanation if it waited for

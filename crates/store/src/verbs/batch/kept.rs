@@ -75,7 +75,15 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Vec<Result<Outcome>>> {
                 Value::Absent => Keys::Known,
                 key => Keys::One(key),
             };
-            Ok(Outcome { rows, keys, version, value: value.value(), effect, commit: None })
+            Ok(Outcome {
+                rows,
+                keys,
+                version,
+                value: value.value(),
+                effect,
+                commit: None,
+                from_replica: false,
+            })
         }
         KeptResult::Failed { kind, message, violations } => {
             let error = Error::new(ErrorKind::named(&kind).unwrap_or(ErrorKind::Bug), message);
