@@ -170,7 +170,7 @@ impl MemorySession {
         let ended = match delete.own_log() {
             Some(log) if undo => log.undo_to(0, &mut locked).map(|()| Committed::default()),
             Some(log) => {
-                keep(&self.shared, &mut self.record, self.actor.as_ref(), log, &mut locked)
+                keep(&self.shared, &mut self.record, &mut self.changes, log, &mut locked)
             }
             None => Ok(Committed::default()),
         };
