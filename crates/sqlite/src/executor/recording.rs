@@ -14,8 +14,8 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::executor::Executor;
 use crate::fault;
-use crate::ffi::{Connection, StoredCell};
 use crate::ffi::changes::{ChangeHook, ChangeListener, ChangedCells, ChangingRow, RowChange};
+use crate::ffi::{Connection, StoredCell};
 use crate::sql_words::sql_literal;
 use crate::statement::column;
 
