@@ -3,7 +3,6 @@
 //! table of commits as the last step of the commit.
 
 use std::num::NonZeroU64;
-use std::sync::Arc;
 
 use hashbrown::HashMap;
 use marmota_model::{Error, ErrorKind, Result, Timestamp, Value, ValueRef};
@@ -20,30 +19,34 @@ use crate::write::undo_log::{Undo, UndoLog};
 pub(crate) struct NumberedCommit {
     pub(crate) number: NonZeroU64,
     at: Timestamp,
-    changes: Vec<u8>,
+    /// A copy of the changes, if the feed has readers.
+    changes: Option<Vec<u8>>,
 }
 
 impl NumberedCommit {
     /// Inserts the row of a commit with the changes of its undo log. `None` if no recorded table
-    /// was changed. The table of commits is locked.
+    /// was changed. The table of commits is locked; `buffer` is empty before and after.
     ///
     /// # Errors
     /// That of the insert.
     pub(crate) fn insert(
         recorder: &ChangeRecorder,
-        actor: Option<&Arc<str>>,
+        buffer: &mut ChangeBuffer,
         log: &mut UndoLog,
         locked: &mut LockedTables<'_>,
     ) -> Result<Option<Self>> {
-        let mut buffer = ChangeBuffer::default();
-        buffer.set_actor(actor);
-        record(recorder, log.steps(), locked, &mut buffer)?;
-        if buffer.is_empty() {
+        let recorded = record(recorder, log.steps(), locked, buffer);
+        let is_empty = buffer.is_empty();
+        let encoded = buffer.take();
+        recorded?;
+        if is_empty {
             return Ok(None);
         }
-        let (at, changes) = (Timestamp::now(), buffer.take());
+        let at = Timestamp::now();
         let table = locked.catalog.find(recorder.table())?;
-        let row = insert_row(locked, log, table, &recorder.row(at, &changes), false)?;
+        let row = insert_row(locked, log, table, &recorder.row(at, &encoded), false)?;
+        let changes = recorder.for_readers(&encoded);
+        buffer.reuse(encoded);
         let number = locked.rows(table)?.pages.value(row, recorder.table().key()).as_int();
         let number = number.and_then(|number| NonZeroU64::new(u64::try_from(number).ok()?));
         let number =

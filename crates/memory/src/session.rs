@@ -15,6 +15,7 @@ use marmota_model::{
 };
 use marmota_store::Durability;
 use marmota_store::borrowed_table::BorrowedTables;
+use marmota_store::change::ChangeBuffer;
 use marmota_store::engine::{Session, Submitted, Ticket};
 use marmota_store::in_flight::InFlight;
 use marmota_store::operation::{Operation, Outcome};
@@ -54,8 +55,10 @@ pub(super) struct MemorySession {
     is_over: bool,
     /// The queue place of the statement that borrows tables, while it waits.
     lend_place: QueuePlace,
-    /// The actor of the next writes, if changes are recorded.
-    actor: Option<Arc<str>>,
+    /// The buffer in which the changes of a commit are encoded, with the actor of the next writes.
+    changes: ChangeBuffer,
+    /// The undo log of single writes.
+    log: UndoLog,
 }
 
 /// An operation that waits.
@@ -140,7 +143,8 @@ impl MemorySession {
             record: Record::default(),
             is_over: false,
             lend_place: QueuePlace::default(),
-            actor: None,
+            changes: ChangeBuffer::default(),
+            log: UndoLog::of_transaction(),
         }
     }
 
@@ -293,10 +297,12 @@ impl MemorySession {
             let scan = match &mut self.transaction {
                 None => {
                     if is_write && (recorder.is_some() || self.shared.journal.get().is_some()) {
-                        let log = &mut UndoLog::of_transaction();
+                        let log = &mut self.log;
+                        log.clear();
                         run(&mut locked, log)?;
-                        let (record, actor) = (&mut self.record, self.actor.as_ref());
-                        let committed = keep(&self.shared, record, actor, log, &mut locked)?;
+                        let (record, changes) = (&mut self.record, &mut self.changes);
+                        let committed = keep(&self.shared, record, changes, log, &mut locked)?;
+                        log.clear();
                         drop(locked);
                         return Ok(self.written(committed, durability, outcome));
                     }
@@ -345,7 +351,7 @@ impl MemorySession {
         let log = &mut transaction.log;
         let ended = match undo {
             true => log.undo_to(0, &mut locked).map(|()| Committed::default()),
-            false => keep(&self.shared, &mut self.record, self.actor.as_ref(), log, &mut locked),
+            false => keep(&self.shared, &mut self.record, &mut self.changes, log, &mut locked),
         };
         for &number in &transaction.owned {
             locked.disown(number);
@@ -431,7 +437,7 @@ struct Committed {
 fn keep(
     shared: &Shared,
     record: &mut Record,
-    actor: Option<&Arc<str>>,
+    changes: &mut ChangeBuffer,
     log: &mut UndoLog,
     locked: &mut LockedTables<'_>,
 ) -> Result<Committed> {
@@ -440,7 +446,7 @@ fn keep(
     }
     let is_accepted = shared.journal.get().map_or(Ok(()), |journal| journal.copy.check());
     let numbered = is_accepted.and_then(|()| match shared.recorder.get() {
-        Some(recorder) => NumberedCommit::insert(recorder, actor, log, locked),
+        Some(recorder) => NumberedCommit::insert(recorder, changes, log, locked),
         None => Ok(None),
     });
     let committed = numbered.and_then(|numbered| {
@@ -611,7 +617,7 @@ impl Session for MemorySession {
     }
 
     fn set_actor(&mut self, actor: Option<&Arc<str>>) {
-        self.actor = actor.cloned();
+        self.changes.set_actor(actor);
     }
 
     fn cancel(&mut self, ticket: Ticket) {

@@ -19,6 +19,7 @@ pub(crate) mod disk;
 mod json;
 mod pages;
 mod raw;
+mod record;
 mod value;
 pub(crate) mod virtual_table;
 mod watch;

@@ -68,7 +68,7 @@ pub mod change {
     pub use crate::builder::renew_feed;
     pub use crate::contract::change::{
         Change, ChangeBuffer, ChangeKind, ChangeMark, ChangeRecorder, ChangedRows, Commit,
-        EncodedRow, Position, RecordedRows, RecordedTable, ReplicaRead,
+        EncodedRow, Position, RecordedRows, RecordedTable, ReplicaRead, RowEncoder,
     };
     pub use crate::layers::feed::options::ChangeRetention;
     pub use crate::verbs::changes::{ChangeStream, FeedEvent};

@@ -169,9 +169,7 @@ impl MemorySession {
         let mut locked = LockedTables::of_transaction(catalog, delete.tables(), commits);
         let ended = match delete.own_log() {
             Some(log) if undo => log.undo_to(0, &mut locked).map(|()| Committed::default()),
-            Some(log) => {
-                keep(&self.shared, &mut self.record, self.actor.as_ref(), log, &mut locked)
-            }
+            Some(log) => keep(&self.shared, &mut self.record, &mut self.changes, log, &mut locked),
             None => Ok(Committed::default()),
         };
         delete.tables().for_each(|number| locked.disown(number));

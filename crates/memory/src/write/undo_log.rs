@@ -40,6 +40,15 @@ impl UndoLog {
         Self { keeping: true, ..Self::default() }
     }
 
+    /// Removes all steps and savepoints, and keeps the memory for some of them.
+    pub(crate) fn clear(&mut self) {
+        /// The most steps for which memory is kept.
+        const KEPT_MAX: usize = 1024;
+        self.steps.clear();
+        self.steps.shrink_to(KEPT_MAX);
+        self.savepoints.clear();
+    }
+
     pub(crate) fn inserted(&mut self, table: u32, row: u32) {
         if self.keeping {
             self.steps.push(Undo::Insert { table, row });

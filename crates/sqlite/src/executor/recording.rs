@@ -14,8 +14,8 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::executor::Executor;
 use crate::fault;
-use crate::ffi::Connection;
 use crate::ffi::changes::{ChangeHook, ChangeListener, ChangedCells, ChangingRow, RowChange};
+use crate::ffi::{Connection, StoredCell};
 use crate::sql_words::sql_literal;
 use crate::statement::column;
 
@@ -35,13 +35,18 @@ pub(crate) struct Recording {
 struct WrittenCommit {
     number: NonZeroU64,
     at: Timestamp,
-    changes: Vec<u8>,
+    /// A copy of the changes, if the feed has readers.
+    changes: Option<Vec<u8>>,
 }
 
 /// Collects the changes of a transaction.
 struct Listener {
     buffer: ChangeBuffer,
-    tables: HashMap<Vec<u8>, ListenedTable>,
+    tables: Vec<ListenedTable>,
+    /// The place of a table by its name.
+    places: HashMap<Vec<u8>, usize>,
+    /// The place of the table of the last change.
+    last: usize,
     before: ChangedCells,
     after: ChangedCells,
     /// The first value that is not one of its field.
@@ -53,16 +58,20 @@ type RowValues<'c> = SmallVec<[ValueRef<'c>; 16]>;
 
 /// A recorded table, with the columns of its fields in the file.
 struct ListenedTable {
+    /// The name as the file has it, which is how SQLite reports it.
+    name: Vec<u8>,
     table: RecordedTable,
     columns: Vec<c_int>,
+    /// True if the columns are the first ones of the file, in the same order.
+    is_in_order: bool,
     forms: Vec<ValueForm>,
 }
 
 impl ListenedTable {
     /// Finds the columns of a table. `None` if the file does not have all of them.
     fn of(connection: &mut Connection, table: &RecordedTable) -> Result<Option<Self>> {
-        let name = sql_literal(ValueRef::Text(table.table().name()));
-        let sql = format!("SELECT cid, name FROM pragma_table_xinfo({name})");
+        let literal = sql_literal(ValueRef::Text(table.table().name()));
+        let sql = format!("SELECT cid, name FROM pragma_table_xinfo({literal})");
         let mut places = HashMap::new();
         connection
             .query(&sql, |row| {
@@ -72,9 +81,31 @@ impl ListenedTable {
             .map_err(|failure| fault::of(&failure))?;
         let fields = table.table().fields();
         let columns = fields.iter().map(|field| places.get(&*field.name.to_ascii_lowercase()));
-        let Some(columns) = columns.map(|place| place.copied()).collect() else { return Ok(None) };
+        let Some(columns) = columns.map(|place| place.copied()).collect::<Option<Vec<_>>>() else {
+            return Ok(None);
+        };
+        let is_in_order = columns.iter().zip(0..).all(|(column, place)| *column == place);
         let forms = fields.iter().map(|field| field.kind.form()).collect();
-        Ok(Some(Self { table: table.clone(), columns, forms }))
+        let name = stored_name(connection, table.table())?;
+        Ok(Some(Self { name, table: table.clone(), columns, is_in_order, forms }))
+    }
+
+    /// Encodes a row from its record: without a list of its values, which takes twice the
+    /// instructions. Returns false if that is not possible.
+    fn encode(&self, row: &ChangingRow<'_>, is_insert: bool, buffer: &mut ChangeBuffer) -> bool {
+        let record = if self.is_in_order { row.record(is_insert) } else { None };
+        let Some(mut record) = record else { return false };
+        buffer.encoded(&self.table, is_insert, |encoder| {
+            self.forms.iter().all(|&form| {
+                let put = |cell: StoredCell<'_>| {
+                    let mut value = ValueRef::Absent;
+                    let is_valid = column::read(form, cell, &mut value);
+                    encoder.put(value);
+                    is_valid
+                };
+                record.next(put) == Some(true)
+            })
+        })
     }
 
     /// Reads a row.
@@ -97,8 +128,16 @@ impl ListenedTable {
 
 impl Listener {
     fn record(&mut self, table: &[u8], change: RowChange, row: &ChangingRow<'_>) -> Result<()> {
-        let Self { buffer, tables, before, after, .. } = self;
-        let Some(known) = tables.get(table) else { return Ok(()) };
+        if self.tables.get(self.last).is_none_or(|last| last.name != table) {
+            let Some(&place) = self.places.get(table) else { return Ok(()) };
+            self.last = place;
+        }
+        let Self { buffer, tables, last, before, after, .. } = self;
+        let known = &tables[*last];
+        let is_insert = change == RowChange::Insert;
+        if change != RowChange::Update && known.encode(row, is_insert, buffer) {
+            return Ok(());
+        }
         match change {
             RowChange::Insert => buffer.inserted(&known.table, &known.row(row, true, after)?),
             RowChange::Delete => buffer.deleted(&known.table, &known.row(row, false, before)?),
@@ -128,15 +167,16 @@ impl Recording {
 impl Executor {
     /// Records the changes of this connection from now on.
     pub(crate) fn record(&mut self, recorder: &Arc<ChangeRecorder>) -> Result<()> {
-        let mut tables = HashMap::new();
+        let mut tables = Vec::new();
         for known in recorder.tables() {
-            if let Some(listened) = ListenedTable::of(&mut self.connection, known)? {
-                tables.insert(stored_name(&mut self.connection, known.table())?, listened);
-            }
+            tables.extend(ListenedTable::of(&mut self.connection, known)?);
         }
+        let places = tables.iter().map(|table| table.name.clone()).zip(0..).collect();
         let listener = Listener {
             buffer: ChangeBuffer::default(),
             tables,
+            places,
+            last: 0,
             before: ChangedCells::new(),
             after: ChangedCells::new(),
             misfit: None,
@@ -220,6 +260,7 @@ impl Executor {
         let Some(changes) = changes else { return Ok(()) };
         let (at, mut outcome) = (Timestamp::now(), Outcome::default());
         self.insert(recorder.table(), &recorder.row(at, &changes), &mut outcome)?;
+        let for_readers = recorder.for_readers(&changes);
         let number = match outcome.keys {
             Keys::One(Value::Int(number)) => u64::try_from(number).ok().and_then(NonZeroU64::new),
             _ => None,
@@ -227,7 +268,8 @@ impl Executor {
         let number =
             number.ok_or_else(|| Error::new(ErrorKind::Bug, "a commit was given no number"))?;
         if let Some(recording) = &mut self.recording {
-            recording.written = Some(WrittenCommit { number, at, changes });
+            recording.with(|listener| listener.buffer.reuse(changes));
+            recording.written = Some(WrittenCommit { number, at, changes: for_readers });
         }
         Ok(())
     }

@@ -121,6 +121,37 @@ static int marmota_changed_in_place(
 }
 
 /*
+** Returns the whole record of the row that is being changed, as it is after an
+** insert or as it was before the change, and the size of the record; 0 if it is
+** not in one place, or has values that are encoded otherwise. `*key_column` is
+** the column of the row id, which is `*key`, or -1.
+*/
+const u8 *marmota_changed_record(
+  sqlite3 *db, int after, u32 *size, i64 *key, int *key_column
+){
+  PreUpdate *change = db->pPreUpdate;
+  const Table *table = change->pTab;
+  const u8 *record;
+  if( change->pPk || (table->tabFlags & TF_HasVirtual) || ENC(db)!=SQLITE_UTF8 ) return 0;
+  *key_column = table->iPKey;
+  if( after ){
+    const Mem *row = &change->v->aMem[change->iNewReg];
+    if( change->op!=SQLITE_INSERT || (row->flags & MEM_Zero) ) return 0;
+    record = (const u8*)row->z;
+    *size = (u32)row->n;
+    *key = change->iKey2;
+  }else{
+    u32 available;
+    BtCursor *cursor = change->pCsr->uc.pCursor;
+    *size = sqlite3BtreePayloadSize(cursor);
+    record = sqlite3BtreePayloadFetch(cursor, &available);
+    if( available<*size ) return 0;
+    *key = change->iKey1;
+  }
+  return record;
+}
+
+/*
 ** Reads the columns with these numbers of the row that is being changed: as it
 ** is after the change, or as it was before. For a hook that SQLite is calling.
 */

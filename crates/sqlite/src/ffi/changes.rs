@@ -12,6 +12,7 @@ use std::ptr::NonNull;
 use parking_lot::Mutex;
 
 use super::raw::{self, Cell};
+use super::record::Record;
 use super::value::StoredCell;
 use super::{Connection, Failure, code};
 
@@ -71,6 +72,29 @@ impl ChangedCells {
 }
 
 impl ChangingRow<'_> {
+    /// Returns the record of the row before the change, or after an insert. `None` if SQLite does
+    /// not have it in one place: then [`Self::read`] has the values.
+    pub(crate) fn record(&self, after: bool) -> Option<Record<'_>> {
+        let (mut size, mut key, mut key_column) = (0, 0, -1);
+        // SAFETY: SQLite is calling the hook of this connection, since a `ChangingRow` exists only
+        // then. The bytes of the record do not change until the hook returns, which is after the
+        // lifetime of the slice.
+        let bytes = unsafe {
+            let record = raw::marmota_changed_record(
+                self.db.as_ptr(),
+                c_int::from(after),
+                &raw mut size,
+                &raw mut key,
+                &raw mut key_column,
+            );
+            if record.is_null() {
+                return None;
+            }
+            std::slice::from_raw_parts(record, size as usize)
+        };
+        Record::new(bytes, usize::try_from(key_column).ok().map(|column| (column, key)))
+    }
+
     /// Reads these columns before the change, or after it. Returns `None` if SQLite has no memory.
     pub(crate) fn read<'c>(
         &'c self,

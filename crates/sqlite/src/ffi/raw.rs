@@ -249,6 +249,13 @@ unsafe extern "C" {
         cells: *mut Cell,
         count: c_int,
     ) -> c_int;
+    pub(super) fn marmota_changed_record(
+        db: *mut Db,
+        after: c_int,
+        size: *mut u32,
+        key: *mut i64,
+        key_column: *mut c_int,
+    ) -> *const u8;
     pub(super) fn marmota_sqlite3_preupdate_hook(
         db: *mut Db,
         hook: Option<PreupdateHook>,

@@ -42,6 +42,12 @@ impl<'v> Bound<'v> {
         Self::of_bytes(bytes, raw::BLOB)
     }
 
+    /// A text of a record, in UTF-8 unless the file is invalid.
+    #[inline]
+    pub(super) fn stored_text(bytes: &'v [u8]) -> Self {
+        Self::of_bytes(bytes, raw::TEXT)
+    }
+
     #[inline]
     pub(super) fn of_cell(cell: Cell) -> Self {
         Self { cell, value: PhantomData }
@@ -151,8 +157,8 @@ impl<'r> StoredCell<'r> {
     /// Returns the value if it is an integer.
     #[inline(always)]
     pub(crate) fn integer(self) -> Option<i64> {
-        // SAFETY: `marmota_row` wrote the member that `storage` denotes; the cells are not written
-        // otherwise.
+        // SAFETY: `marmota_row` or a [`Bound`] wrote the member that `storage` denotes; the cells
+        // are not written otherwise.
         if self.0.storage == raw::INTEGER { Some(unsafe { self.0.value.integer }) } else { None }
     }
 

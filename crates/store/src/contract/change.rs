@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use marmota_model::{FieldSet, Table, Timestamp, Value};
 
-pub use self::buffer::{ChangeBuffer, ChangeMark};
+pub use self::buffer::{ChangeBuffer, ChangeMark, RowEncoder};
 pub use self::position::Position;
 pub use self::recorded_rows::{ChangedRows, EncodedRow, RecordedRows};
 pub use self::recorder::{ChangeRecorder, RecordedTable};

@@ -40,6 +40,24 @@ pub struct ChangeBuffer {
     written_actor: Option<Arc<str>>,
 }
 
+/// Encodes the values of a row of [`ChangeBuffer::encoded`].
+#[derive(Debug)]
+pub struct RowEncoder<'b> {
+    bytes: &'b mut Vec<u8>,
+    table: &'b RecordedTable,
+    /// The field of the next value.
+    place: usize,
+}
+
+impl RowEncoder<'_> {
+    /// Adds the value of the next field.
+    #[inline]
+    pub fn put(&mut self, value: ValueRef<'_>) {
+        put_value(self.bytes, self.table.kept(self.place, value));
+        self.place += 1;
+    }
+}
+
 /// A state of a [`ChangeBuffer`] to which it can return.
 #[derive(Clone, Debug, Default)]
 pub struct ChangeMark {
@@ -95,6 +113,23 @@ impl ChangeBuffer {
         self.row(table, before);
     }
 
+    /// Adds an inserted row, or a deleted one, whose values `write` encodes one after the other.
+    /// Returns false and adds nothing if `write` returns false.
+    pub fn encoded(
+        &mut self,
+        table: &RecordedTable,
+        is_insert: bool,
+        write: impl FnOnce(&mut RowEncoder<'_>) -> bool,
+    ) -> bool {
+        let mark = self.mark();
+        self.begin(if is_insert { INSERT } else { DELETE }, table);
+        let is_written = write(&mut RowEncoder { bytes: &mut self.bytes, table, place: 0 });
+        if !is_written {
+            self.undo_to(&mark);
+        }
+        is_written
+    }
+
     /// Returns the current state.
     #[must_use]
     pub fn mark(&self) -> ChangeMark {
@@ -133,6 +168,17 @@ impl ChangeBuffer {
         self.changes = 0;
         self.written_actor = None;
         std::mem::take(&mut self.bytes)
+    }
+
+    /// Keeps the memory of [taken](Self::take) changes for the next ones, unless it is more than
+    /// 64 KiB. The buffer is empty.
+    pub fn reuse(&mut self, mut taken: Vec<u8>) {
+        /// The most bytes that are kept.
+        const KEPT_MAX: usize = 64 << 10;
+        if self.bytes.is_empty() && taken.capacity() <= KEPT_MAX {
+            taken.clear();
+            self.bytes = taken;
+        }
     }
 
     fn begin(&mut self, kind: u8, table: &RecordedTable) {

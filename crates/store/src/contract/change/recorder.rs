@@ -38,9 +38,12 @@ pub struct RecordedTable {
 
 /// Receives the commits of an engine.
 pub(crate) trait CommitReceiver: Send + Sync {
+    /// Returns true if there are readers of the feed.
+    fn has_readers(&self) -> bool;
+
     /// The commit with this number is visible to reads, and on the disk as far as its durability
     /// demands.
-    fn committed(&self, number: u64, at: Timestamp, changes: Vec<u8>);
+    fn committed(&self, number: u64, at: Timestamp, changes: Option<Vec<u8>>);
 
     /// The commit with this number is visible to reads; its changes are in the table of commits.
     fn acknowledged(&self, number: u64);
@@ -95,9 +98,17 @@ impl ChangeRecorder {
         [ValueRef::Absent, ValueRef::Timestamp(at), bytes, ValueRef::Blob(changes)]
     }
 
-    /// Reports a commit with its number, its time and its encoded changes. It does not block, and
-    /// may be called from any thread. Commits of different threads may be reported in any order.
-    pub fn committed(&self, number: u64, at: Timestamp, changes: Vec<u8>) {
+    /// Returns the changes of a commit for [`Self::committed`]: a copy if there are readers.
+    #[must_use]
+    #[inline]
+    pub fn for_readers(&self, changes: &[u8]) -> Option<Vec<u8>> {
+        self.receiver.has_readers().then(|| changes.to_vec())
+    }
+
+    /// Reports a commit with its number, its time and its encoded changes; without these, readers
+    /// read the table of commits. It does not block, and may be called from any thread. Commits of
+    /// different threads may be reported in any order.
+    pub fn committed(&self, number: u64, at: Timestamp, changes: Option<Vec<u8>>) {
         self.receiver.committed(number, at, changes);
     }
 

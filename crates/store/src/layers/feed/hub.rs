@@ -2,7 +2,7 @@
 //!
 //! Threads report commits in any order, and another process may have made some in between. A commit
 //! is published once all commits before it are: [`ChangeHub::last`] is the number of the last one
-//! published.
+//! published. Without readers, only the number is kept; a later reader reads the table of commits.
 //!
 //! If the database numbers the commits of several programs
 //! ([`Capability::shared_commits`](crate::engine::Capability::shared_commits)), this process knows
@@ -12,6 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,8 @@ pub(crate) struct ChangeHub {
     /// The identity of the feed.
     feed: u64,
     state: Mutex<HubState>,
+    /// True if there are readers. It changes with the state.
+    has_readers: AtomicBool,
     /// Wakes the keeper.
     work: Condvar,
     /// True if the database numbers the commits of several programs.
@@ -49,8 +52,9 @@ struct HubState {
     filled: u64,
     /// The bytes of `recent`.
     bytes: usize,
-    /// Reported commits after one that was not reported yet.
-    early: BTreeMap<u64, Arc<StoredCommit>>,
+    /// Reported commits after one that was not reported yet. `None` if the changes are only in the
+    /// table.
+    early: BTreeMap<u64, Option<Arc<StoredCommit>>>,
     /// Own commits after one that was not published yet, if only their numbers are known.
     acknowledged: BTreeSet<u64>,
     /// True if the table may have commits that are not known here.
@@ -113,7 +117,8 @@ impl ChangeHub {
             readers: 0,
             is_closed: false,
         };
-        Self { feed, state: Mutex::new(state), work: Condvar::new(), is_shared }
+        let has_readers = AtomicBool::new(false);
+        Self { feed, state: Mutex::new(state), has_readers, work: Condvar::new(), is_shared }
     }
 
     /// Returns true if the database numbers the commits of several programs.
@@ -137,7 +142,7 @@ impl ChangeHub {
         for commit in commits {
             if commit.number > state.last {
                 state.early.remove(&commit.number);
-                state.publish(Arc::new(commit));
+                state.publish(commit.number, Some(Arc::new(commit)));
             }
         }
         state.publish_early();
@@ -155,6 +160,7 @@ impl ChangeHub {
         }
         state.readers += 1;
         state.next_reader += 1;
+        self.has_readers.store(true, Ordering::Relaxed);
         self.work.notify_one();
         state.next_reader
     }
@@ -162,6 +168,7 @@ impl ChangeHub {
     pub(crate) fn remove_reader(&self, reader: u64) {
         let mut state = self.state.lock();
         state.readers -= 1;
+        self.has_readers.store(state.readers > 0, Ordering::Relaxed);
         state.wakers.retain(|(other, _)| *other != reader);
     }
 
@@ -290,22 +297,27 @@ impl ChangeHub {
 }
 
 impl CommitReceiver for ChangeHub {
-    fn committed(&self, number: u64, at: Timestamp, changes: Vec<u8>) {
+    fn has_readers(&self) -> bool {
+        self.has_readers.load(Ordering::Relaxed)
+    }
+
+    fn committed(&self, number: u64, at: Timestamp, changes: Option<Vec<u8>>) {
+        let commit = changes.map(|changes| Arc::new(StoredCommit::new(number, at, changes)));
         let mut state = self.state.lock();
-        let commit = Arc::new(StoredCommit::new(number, at, changes));
-        match number.cmp(&(state.last + 1)) {
-            std::cmp::Ordering::Equal => {
-                state.publish(commit);
-                state.publish_early();
-            }
-            std::cmp::Ordering::Greater => {
-                state.early.insert(number, commit);
+        if number > state.last + 1 {
+            // The keeper looks for the missing ones until there are none.
+            if state.early.is_empty() {
                 self.work.notify_one();
-                return;
             }
-            // The keeper has read it from the table.
-            std::cmp::Ordering::Less => return,
+            state.early.insert(number, commit);
+            return;
         }
+        if number <= state.last {
+            // The keeper has read it from the table.
+            return;
+        }
+        state.publish(number, commit);
+        state.publish_early();
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
         wakers.into_iter().for_each(|(_, waker)| waker.wake());
@@ -376,13 +388,19 @@ impl ChangeHub {
 }
 
 impl HubState {
-    fn publish(&mut self, commit: Arc<StoredCommit>) {
+    /// Publishes a commit; `None` if its changes are only in the table.
+    fn publish(&mut self, number: u64, commit: Option<Arc<StoredCommit>>) {
+        let Some(commit) = commit else {
+            self.last = number;
+            self.skip_to_last();
+            return;
+        };
         // Commits that were left out are in the table; `recent` has consecutive ones only.
-        if commit.number != self.last + 1 {
-            (self.last, self.filled) = (commit.number - 1, commit.number - 1);
+        if number != self.last + 1 {
+            self.last = number - 1;
             self.skip_to_last();
         }
-        (self.last, self.filled) = (commit.number, commit.number);
+        (self.last, self.filled) = (number, number);
         self.keep(commit);
     }
 
@@ -418,9 +436,9 @@ impl HubState {
             if *first.key() > self.last + 1 {
                 return;
             }
-            let commit = first.remove();
-            if commit.number > self.last {
-                self.publish(commit);
+            let (number, commit) = first.remove_entry();
+            if number > self.last {
+                self.publish(number, commit);
             }
         }
     }
@@ -448,7 +466,7 @@ mod tests {
     }
 
     fn commit(hub: &ChangeHub, number: u64) {
-        hub.committed(number, Timestamp::now(), vec![number as u8]);
+        hub.committed(number, Timestamp::now(), Some(vec![number as u8]));
     }
 
     /// Reads the numbers that are published after `number`.
@@ -505,6 +523,28 @@ mod tests {
     }
 
     #[test]
+    fn commits_without_their_changes_are_read_from_the_table() {
+        let hub = hub();
+        commit(&hub, 3);
+        assert!(!hub.has_readers());
+        for number in [5, 4, 6] {
+            hub.committed(number, Timestamp::now(), None);
+        }
+        assert_eq!(hub.position().number, 6);
+        let reader = hub.add_reader();
+        assert!(hub.has_readers());
+        assert!(matches!(hub.next(2, reader, None), Next::Stored(6)));
+        assert!(matches!(hub.next(6, reader, None), Next::Nothing));
+        commit(&hub, 8);
+        // It was made before the engine knew of the reader.
+        hub.committed(7, Timestamp::now(), None);
+        assert!(matches!(hub.next(6, reader, None), Next::Stored(7)));
+        assert_eq!(published(&hub, 7), [8]);
+        hub.remove_reader(reader);
+        assert!(!hub.has_readers());
+    }
+
+    #[test]
     fn commits_of_a_shared_table_are_published_by_number_and_read_for_readers() {
         let stored = |number| StoredCommit::new(number, Timestamp::now(), Vec::new());
         let hub = ChangeHub::new(7, 2, 0, true);
@@ -530,7 +570,7 @@ mod tests {
     fn memory_is_bounded() {
         let hub = hub();
         for number in 3..40 {
-            hub.committed(number, Timestamp::now(), vec![0; 1 << 20]);
+            hub.committed(number, Timestamp::now(), Some(vec![0; 1 << 20]));
         }
         let state = hub.state.lock();
         assert!(state.bytes <= RECENT_BYTES_MAX && state.recent.len() > 10, "{}", state.bytes);
