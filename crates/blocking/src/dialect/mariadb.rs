@@ -89,6 +89,7 @@ pub const MARIADB: Dialect = Dialect {
         modify: ColumnChange::Whole("MODIFY COLUMN "),
         drop_reference: "DROP FOREIGN KEY {}",
         table_drops_index: true,
+        folds_names: true,
         nulls_are_equal: false,
         index_bytes_max: Some(3_072),
         // The lock is of the server, the name of one of its databases.

@@ -160,6 +160,8 @@ pub struct DefinitionRules {
     pub drop_reference: &'static str,
     /// True if an index is dropped by `ALTER TABLE`.
     pub table_drops_index: bool,
+    /// True if names of columns are compared without regard to case.
+    pub folds_names: bool,
     /// True if NULLs are equal in a unique index, so that it has to leave them out.
     pub nulls_are_equal: bool,
     /// The most bytes of an index; a longer one has the begin of its texts.
