@@ -144,7 +144,7 @@ impl Client {
 
 /// Returns the preference of a step: each second one prefers a replica.
 const fn preference(number: usize) -> &'static str {
-    if number % 2 == 0 { "replica" } else { "return=minimal" }
+    if number.is_multiple_of(2) { "replica" } else { "return=minimal" }
 }
 
 fn position(answer: &Response<ureq::Body>) -> String {

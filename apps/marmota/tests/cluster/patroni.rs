@@ -156,7 +156,8 @@ fn patroni() {
         failures(seed, rounds, database.network.can_be_cut()).into_iter().enumerate()
     {
         clients.wait_for_success();
-        (direct.begin(), requests.begin());
+        direct.begin();
+        requests.begin();
         let begun = Instant::now();
         strike(failure, &mut database, &mut programs, round);
         database.wait_until_complete();
