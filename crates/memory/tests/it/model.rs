@@ -104,6 +104,7 @@ impl Naive {
                 Value::Json(json) => Some(json),
                 _ => None,
             }),
+            FilterExpr::Near { .. } => unreachable!("these tables have no places"),
             FilterExpr::Search { .. } => unreachable!("no field of these tables is searched"),
             FilterExpr::Related(_) => unreachable!("these tables have no relations"),
             FilterExpr::Not(inner) => self.ask(inner, row).map(|answer| !answer),
