@@ -108,9 +108,14 @@ pub(crate) trait LogTail: Debug + Send {
     fn next_mut(&mut self) -> &mut NextSegment;
 
     /// Continues after a segment. Returns false if the database does not have exactly the log that
-    /// is in the target. `is_closed` is true if the database's file has all commits up to the
-    /// segment.
-    fn resume(&mut self, after: &SegmentHead, is_closed: bool) -> io::Result<bool>;
+    /// is in the target. The log did not begin before the segment that follows `began_after`.
+    /// `is_closed` is true if the database's file has all commits up to the segment.
+    fn resume(
+        &mut self,
+        after: &SegmentHead,
+        began_after: u64,
+        is_closed: bool,
+    ) -> io::Result<bool>;
 
     /// Begins a new chain after a segment.
     fn begin_chain(&mut self, index: u64) -> io::Result<()>;

@@ -71,23 +71,23 @@ impl PageTail {
     }
 
     /// Continues after a segment, at a position of the log. Returns false if the log does not have
-    /// it, or not all before it: a power cut may have kept a later page, but not an earlier one. A log that was begun again once since is read from its beginning: a log is begun again
-    /// only after all of it was in the target.
+    /// it, or not all before it: a power cut may have kept a later page, but not an earlier one. A log
+    /// that was begun again once since is read from its beginning: a log is begun again only after
+    /// all of it was in the target.
     fn resume_at(
         &mut self,
-        index: u64,
-        chain: u64,
-        number: u64,
+        after: &SegmentHead,
+        began_after: u64,
         at: &LogPosition,
     ) -> io::Result<bool> {
+        let (index, chain, number) = (after.index, after.chain, after.number);
         if self.reader.resume(at)? {
             let end = self.opened_at.filter(|end| end.salts == at.salts);
             if end.is_some_and(|end| end.frames < at.frames) {
                 return Ok(false);
             }
             self.set(index, chain, number);
-            // The log may have begun in any earlier segment of the chain.
-            self.log_began_after = chain.saturating_sub(1);
+            self.log_began_after = began_after;
             return Ok(true);
         }
         let follows =
@@ -202,12 +202,16 @@ impl LogTail for PageTail {
         &mut self.next
     }
 
-    fn resume(&mut self, after: &SegmentHead, is_closed: bool) -> io::Result<bool> {
-        let (index, chain, number) = (after.index, after.chain, after.number);
+    fn resume(
+        &mut self,
+        after: &SegmentHead,
+        began_after: u64,
+        is_closed: bool,
+    ) -> io::Result<bool> {
         match &after.log {
             _ if self.next.is_broken => Ok(false),
-            _ if is_closed => self.resume_without_log(index, chain, number),
-            Some(LogPlace::Pages(at)) => self.resume_at(index, chain, number, at),
+            _ if is_closed => self.resume_without_log(after.index, after.chain, after.number),
+            Some(LogPlace::Pages(at)) => self.resume_at(after, began_after, at),
             _ => Ok(false),
         }
     }

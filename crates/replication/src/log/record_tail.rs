@@ -236,7 +236,7 @@ impl LogTail for RecordTail {
         &mut self.next
     }
 
-    fn resume(&mut self, after: &SegmentHead, is_closed: bool) -> io::Result<bool> {
+    fn resume(&mut self, after: &SegmentHead, _: u64, is_closed: bool) -> io::Result<bool> {
         let Some(LogPlace::Records(at)) = &after.log else { return Ok(false) };
         if self.next.is_broken {
             return Ok(false);

@@ -86,12 +86,14 @@ pub(crate) fn manifests(target: &Target) -> Result<Vec<Manifest>> {
     Ok(manifests)
 }
 
-/// Returns true if a snapshot of this chain exists.
+/// Returns the latest segment after which a snapshot of this chain begins; `None` without a snapshot
+/// of it. No earlier segment may be needed: the retention deletes them.
 ///
 /// # Errors
 /// Those of the target.
-pub(crate) fn has_one_of_chain(target: &Target, chain: u64) -> Result<bool> {
-    Ok(manifests(target)?.iter().any(|manifest| manifest.begins_after + 1 >= chain))
+pub(crate) fn last_begin_of_chain(target: &Target, chain: u64) -> Result<Option<u64>> {
+    let begins = manifests(target)?.into_iter().map(|manifest| manifest.begins_after);
+    Ok(begins.filter(|begin| begin + 1 >= chain).max())
 }
 
 /// Reads a snapshot's parts in order.

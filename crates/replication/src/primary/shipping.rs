@@ -93,6 +93,7 @@ fn claim_once(core: &Arc<Core>, open: &OpenDatabase) -> Result<(Target, Identity
     let target = Target::open(&core.url, true)?;
     let state = StateFile::read(&open.path)?;
     let (identity, last) = claim::claim(&target, open.kind, state.as_ref(), &claim::random()?)?;
+    let snapshot_begin = snapshot::last_begin_of_chain(&target, last.chain)?;
     let mut tail = open.tail.lock();
     let closed = state.as_ref().and_then(|state| state.closed);
     let is_closed = closed.is_some_and(|closed| {
@@ -103,12 +104,13 @@ fn claim_once(core: &Arc<Core>, open: &OpenDatabase) -> Result<(Target, Identity
         Error::new(ErrorKind::Io, message).with_source(error)
     };
     let has_gap = state.as_ref().is_some_and(|state| state.has_gap);
-    let resumed = !has_gap && tail.resume(&last, is_closed).map_err(io)?;
+    let began_after = snapshot_begin.unwrap_or(last.chain.saturating_sub(1));
+    let resumed = !has_gap && tail.resume(&last, began_after, is_closed).map_err(io)?;
     if !resumed {
         tail.begin_chain(last.index).map_err(io)?;
     }
     drop(tail);
-    let needs_snapshot = !resumed || !snapshot::has_one_of_chain(&target, last.chain)?;
+    let needs_snapshot = !resumed || snapshot_begin.is_none();
     if !needs_snapshot {
         core.note_covered(last.chain);
     }

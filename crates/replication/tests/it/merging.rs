@@ -207,6 +207,33 @@ fn what_the_retention_no_longer_needs_is_deleted_but_not_the_last_segment() {
     assert_eq!(place.restored(RestorePoint::Latest).unwrap(), bodies(&primary.store));
 }
 
+#[test]
+fn a_snapshot_after_a_kill_needs_no_segment_that_was_deleted() {
+    let place = Place::new();
+    let primary = place.primary("a.db", plain()).unwrap();
+    write(&primary, &place, 0..6);
+    primary.store.close().unwrap();
+    let written = names(&place, "segments").len();
+    // The snapshots begin after the last segment, so that the others are deleted.
+    let options = plain().retention(Duration::ZERO).snapshot_interval(Duration::from_millis(100));
+    let primary = place.primary("a.db", options.clone()).unwrap();
+    wait_for("the deletion", || names(&place, "segments").len() < written);
+    primary.insert("in the log");
+    primary.settle(&place);
+    // What a kill leaves: the database with its log.
+    for suffix in ["", "-wal", "-replication.json"] {
+        let of = |name: &str| place.path(&format!("{name}{suffix}"));
+        std::fs::copy(of("a.db"), of("killed.db")).unwrap();
+    }
+    let there = bodies(&primary.store);
+    primary.store.close().unwrap();
+    let killed = place.primary("killed.db", options).unwrap();
+    let parts = names(&place, "parts").len();
+    wait_for("two more snapshots", || names(&place, "parts").len() >= parts + 2);
+    killed.store.close().unwrap();
+    assert_eq!(place.restored(RestorePoint::Latest).unwrap(), there);
+}
+
 for_each_engine! {
     restores_are_exact_before_inside_and_after_merged_segments,
     a_damaged_merged_object_is_named,
