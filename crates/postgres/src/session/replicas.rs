@@ -15,7 +15,7 @@ use crate::statement::sql_words::quoted;
 const PAUSE: Duration = Duration::from_secs(5);
 
 /// The servers of a cluster, as replicas. Which of them are standbys is known once they are
-/// connected: the primary refuses to be one.
+/// connected: a primary refuses to be one.
 pub(crate) struct Replicas {
     primary: Arc<Shared>,
     servers: Vec<Replica>,
@@ -66,11 +66,17 @@ impl Replicas {
         &self.servers[server].shared
     }
 
-    /// Chooses the server for a read, in turns; `None` if all are left alone.
+    /// Chooses the server for a read, in turns, without the one that is used as the primary; `None`
+    /// if all others are left alone.
     pub(super) fn choose(&self) -> Option<usize> {
         let first = self.next.fetch_add(1, Ordering::Relaxed);
+        let options = &self.primary.options;
+        let primary = options.servers().next().filter(|_| options.has_one_primary());
         let mut servers = (0..self.count()).map(|at| (first + at) % self.count());
         servers.find(|&server| {
+            if Some(server) == primary {
+                return false;
+            }
             let mut left_until = self.servers[server].left_until.lock();
             if left_until.is_some_and(|until| Instant::now() < until) {
                 return false;
