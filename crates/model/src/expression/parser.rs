@@ -131,7 +131,7 @@ impl<'a> Parser<'a> {
     fn close(&mut self) -> Result<()> {
         match self.cursor.take(")") {
             true => Ok(()),
-            false => Err(self.unexpected(")")),
+            false => Err(self.unexpected("`)`")),
         }
     }
 

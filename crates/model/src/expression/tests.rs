@@ -103,7 +103,7 @@ fn errors_state_the_place_and_the_way_out() {
         (Kind::TEXT, "name name", "expected the end, or one of + - * /, before character 6"),
         (Kind::TEXT, "name + 1", "has `+` between text and integer; text(…)"),
         (Kind::TEXT, "lower(price)", "has `lower` of currency"),
-        (Kind::TEXT, "lower(name", "expected )"),
+        (Kind::TEXT, "lower(name", "expected `)`"),
         (Kind::TEXT, "lower()", "takes one text"),
         (Kind::TEXT, "md5(name)", "unknown function `md5`; there are coalesce"),
         (Kind::TEXT, "token(0)", "1 to 256"),

@@ -307,7 +307,7 @@ mod tests {
             ("nme = 'x'", "field `nme`"),
             ("name = x", "quoted text"),
             ("name = 'x", "closing quote"),
-            ("(id = 1", "expected )"),
+            ("(id = 1", "expected `)`"),
             ("id < null", "null has no order"),
             ("id ~ '1'", "text fields"),
             ("born = '2026-02-30'", "a date such as"),

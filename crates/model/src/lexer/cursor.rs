@@ -67,7 +67,7 @@ impl<'a, 't> Cursor<'a, 't> {
             return Ok(());
         }
         let found = self.token()?;
-        Err(self.expected(symbol, &found))
+        Err(self.expected(&format!("`{symbol}`"), &found))
     }
 
     pub(crate) fn token(&mut self) -> Result<Token<'a>> {

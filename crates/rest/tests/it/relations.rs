@@ -105,7 +105,7 @@ fn bad_relations_are_400_with_the_place() {
         for (filter, part) in [
             ("assignee.nme='x'", "`person` has no such field"),
             ("any(lables)", "it has assignee, owner, authors, comment"),
-            ("any(comment", "expected )"),
+            ("any(comment", "expected `)`"),
             ("authors.name='x'", "write any(authors, …)"),
             ("count(comment)", "one of ="),
             ("count(comment)=99999999999", "a number of rows"),

@@ -1,5 +1,5 @@
-//! The networks of the database servers: with root, each server has a network namespace behind a
-//! bridge, so that it can be cut off; otherwise all use 127.0.0.1.
+//! The networks of the database servers. As root, each server runs in a network namespace of its own,
+//! connected by a bridge, so that it can be cut off. Otherwise all servers use 127.0.0.1.
 
 use std::process::Command;
 
