@@ -221,7 +221,7 @@ pub fn a_bad_place_is_refused(subject: &Subject) {
         ("near(lat, lon, 0, 0, -1)", "radius -1"),
         ("near(lat, name, 0, 0, 1)", "field `name`"),
         ("near(where, lon, 0, 0, 1)", "`where`"),
-        ("near(lat, lon, 0, 0)", "expected ,"),
+        ("near(lat, lon, 0, 0)", "expected `,`"),
         ("near(lat, lon, 0, 0, null)", "a number"),
         ("within(lat, lon, 2, 0, 1, 0)", "south, 2"),
         ("within(lat, lon, 0, 200, 1, 0)", "west 200"),

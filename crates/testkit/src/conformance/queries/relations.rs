@@ -466,7 +466,7 @@ pub fn invalid_relations_are_refused(subject: &Subject) {
         ("issue", "labels.name = 'x'", "which has several rows; write any(labels, …)"),
         ("issue", "points.x = 1", "only JSON fields"),
         ("issue", "any(points)", "no relation `points`"),
-        ("issue", "any(labels", "expected )"),
+        ("issue", "any(labels", "expected `)`"),
         ("issue", "any()", "the name of a relation"),
         ("issue", "count(labels) = x", "a number of rows"),
         ("issue", "count(labels) = -1", "a number of rows"),
