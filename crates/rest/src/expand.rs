@@ -12,11 +12,12 @@
 //! |---|---|
 //! | the text becomes a tree of items | `parse.rs` |
 //! | the items become relations of the tables | `plan.rs` |
-//! | the related rows are read, one operation for each step of a relation | `read.rs` |
+//! | the related rows are read, one operation for each step of a relation | `read.rs`, `rows.rs` |
 //! | the rows are written with their related rows | `write.rs` |
 
 mod limits;
 mod parse;
 mod plan;
 pub(crate) mod read;
+mod rows;
 mod write;

@@ -18,8 +18,6 @@ pub(super) struct Node {
     pub(super) name: String,
     /// The place in the request, for errors.
     pub(super) place: String,
-    /// The node whose rows it belongs to; `None` for the rows of the request.
-    pub(super) parent: Option<usize>,
     pub(super) steps: Vec<RelationStep>,
     /// The table of each step.
     pub(super) tables: Vec<Arc<Table>>,
@@ -96,7 +94,7 @@ impl Plan {
                 return Err(refused(&item.place, "range", message));
             }
             let inner = std::mem::take(&mut item.expand);
-            let node = node(context, table, parent, &item)?;
+            let node = node(context, table, &item)?;
             if let Some(parent) = parent {
                 check_cycle(&self.nodes[parent], table, &node)?;
             }
@@ -114,12 +112,7 @@ impl Plan {
 }
 
 /// Resolves an item to its relation, and parses its options.
-fn node(
-    context: RequestContext<'_>,
-    table: &Table,
-    parent: Option<usize>,
-    item: &Item<'_>,
-) -> ApiResult<Node> {
+fn node(context: RequestContext<'_>, table: &Table, item: &Item<'_>) -> ApiResult<Node> {
     let place = &item.place;
     let invalid = |error: marmota_model::Error| {
         let why = error.violations().first().map(|one| format!("`{}` {}", one.field, one.message));
@@ -175,7 +168,6 @@ fn node(
     Ok(Node {
         name: item.relation.to_owned(),
         place: place.clone(),
-        parent,
         steps: relation.steps,
         tables,
         shown,

@@ -1,17 +1,16 @@
 //! Reads the related rows of a request: one operation for each step of a relation (and each 400
 //! different keys), never one for each row.
 
-use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use marmota_model::binary::put_value;
 use marmota_model::{ErrorKind, FieldSet, RowQuery, Value, ValueRef, json};
-use marmota_store::related::RelatedRead;
+use marmota_store::related::{RelatedRead, ValueNumbers};
 use marmota_web::ApiResult;
 
 use super::limits::{ROWS_MAX, refused};
 use super::parse::items;
 use super::plan::{Node, Plan};
+use super::rows::{Lists, Rows};
 use crate::request::call::{Execute, Interrupt};
 use crate::request::request_context::RequestContext;
 
@@ -22,48 +21,33 @@ pub(crate) struct Expansion {
     /// The fields by which the rows of the request find theirs.
     locals: Vec<usize>,
     /// The rows of the request.
-    pub(super) rows: Vec<ReadRow>,
+    pub(super) rows: Rows,
+    /// The values by which the first step of each relation is read.
+    keys: Vec<ValueNumbers>,
     /// The related rows of each relation.
     pub(super) related: Vec<Related>,
-    /// The relation that is being read, and its step.
+    /// The relation that is being read.
     at: usize,
-    step: usize,
-    reading: Option<RelatedRead>,
     /// The number of rows read, including those between the steps of a relation.
     count: u64,
 }
 
-/// A row, with what it needs to find its related rows.
-#[derive(Debug)]
-pub(super) struct ReadRow {
-    pub(super) json: Vec<u8>,
-    /// The values by which it finds its related rows: one for each relation.
-    pub(super) locals: Vec<Value>,
-    /// The value by which it is found.
-    by: Value,
-    /// The values of its order, if it is sorted here.
-    order: Vec<Value>,
-}
-
 /// The rows of a relation.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Related {
-    /// For each step but the last, the values that lead from a row to the rows of the next step.
-    pub(super) hops: Vec<HashMap<Vec<u8>, Vec<Value>>>,
-    pub(super) rows: Vec<ReadRow>,
-    /// The rows with a value.
-    pub(super) found: HashMap<Vec<u8>, Vec<usize>>,
-}
-
-/// Returns a value as the key of a map.
-pub(super) fn key_of(value: &Value) -> Vec<u8> {
-    let mut key = Vec::new();
-    put_value(&mut key, value.as_ref());
-    key
-}
-
-fn values(row: &[ValueRef<'_>], fields: &[usize]) -> Vec<Value> {
-    fields.iter().map(|&field| row[field].to_value()).collect()
+    /// The step that is being read; after the last one, all rows are read.
+    step: usize,
+    reading: Option<RelatedRead>,
+    /// The values by which the next step is read.
+    next: ValueNumbers,
+    /// For each step, the numbers that a value leads to: of the values of the next step, or of the
+    /// rows.
+    pub(super) steps: Vec<Lists>,
+    pub(super) rows: Rows,
+    /// The values of the order of each row, if several operations read the rows of several steps.
+    order: Vec<Vec<Value>>,
+    /// The place of each row in the order, if it is not the number of the row.
+    pub(super) places: Option<Vec<usize>>,
 }
 
 impl Expansion {
@@ -73,10 +57,24 @@ impl Expansion {
     /// 400 with the place of the invalid part.
     pub(crate) fn of(context: RequestContext<'_>, text: &str) -> ApiResult<Self> {
         let plan = Plan::new(context, items(text, "", 1)?)?;
-        let locals = plan.locals(&plan.children);
-        let related = plan.nodes.iter().map(|_| Related::default()).collect();
-        let (rows, reading) = (Vec::new(), None);
-        Ok(Self { plan, locals, rows, related, at: 0, step: 0, reading, count: 0 })
+        let related = |node: &Node| Related {
+            step: 0,
+            reading: None,
+            next: ValueNumbers::default(),
+            steps: Vec::with_capacity(node.steps.len()),
+            rows: Rows::new(node.children.len()),
+            order: Vec::new(),
+            places: None,
+        };
+        Ok(Self {
+            locals: plan.locals(&plan.children),
+            rows: Rows::new(plan.children.len()),
+            keys: plan.nodes.iter().map(|_| ValueNumbers::default()).collect(),
+            related: plan.nodes.iter().map(related).collect(),
+            plan,
+            at: 0,
+            count: 0,
+        })
     }
 
     /// Returns the fields that the rows of the request need in addition to those of their answer.
@@ -84,10 +82,12 @@ impl Expansion {
         self.locals.iter().copied().collect()
     }
 
-    /// Adds a row of the request.
-    pub(crate) fn add(&mut self, json: Vec<u8>, row: &[ValueRef<'_>]) {
-        let locals = values(row, &self.locals);
-        self.rows.push(ReadRow { json, locals, by: Value::Null, order: Vec::new() });
+    /// Adds a row of the request, whose JSON `write` appends.
+    pub(crate) fn add(&mut self, row: &[ValueRef<'_>], write: impl FnOnce(&mut Vec<u8>)) {
+        self.rows.add(write);
+        for (&child, &local) in self.plan.children.iter().zip(&self.locals) {
+            self.rows.add_local(&mut self.keys[child], row[local]);
+        }
     }
 
     /// Executes the next operation. Returns true if all rows are read.
@@ -95,46 +95,63 @@ impl Expansion {
     /// # Errors
     /// Those of `execute`, and 400 for too many rows.
     pub(crate) fn step(&mut self, execute: &mut Execute<'_>) -> Result<bool, Interrupt> {
-        let Some(node) = self.plan.nodes.get(self.at) else { return Ok(true) };
-        let step = self.step;
+        if self.at < self.plan.nodes.len() && self.read_next(self.at, execute)? {
+            self.at += 1;
+        }
+        Ok(self.at == self.plan.nodes.len())
+    }
+
+    /// Executes the next operation of a relation. Returns true if its rows are read.
+    fn read_next(&mut self, at: usize, execute: &mut Execute<'_>) -> Result<bool, Interrupt> {
+        let (node, related) = (&self.plan.nodes[at], &mut self.related[at]);
+        let step = related.step;
         let is_last = step + 1 == node.steps.len();
-        if self.reading.is_none() {
-            let keys = match step {
-                0 => self.parent_values(node),
-                _ => self.related[self.at].hops[step - 1].values().flatten().cloned().collect(),
-            };
-            self.reading = Some(read_of(node, step, keys));
-        }
-        let Some(reading) = &mut self.reading else { return Ok(false) };
-        let related = &mut self.related[self.at];
+        let reading = match &mut related.reading {
+            Some(reading) => reading,
+            None => {
+                let keys = match step {
+                    0 => std::mem::take(&mut self.keys[at]),
+                    _ => std::mem::take(&mut related.next),
+                };
+                related.steps.push(Lists::default());
+                related.reading.insert(read_of(node, step, keys))
+            }
+        };
         let locals = self.plan.locals(&node.children);
-        let order: Vec<usize> = match node.steps.len() {
-            1 => Vec::new(),
-            _ => node.query.order_with_key(node.target()).iter().map(|by| by.field).collect(),
+        let order: Vec<usize> = match is_sorted_here(node, reading) {
+            true => node.query.order_with_key(node.target()).iter().map(|by| by.field).collect(),
+            false => Vec::new(),
         };
-        if !is_last && related.hops.len() == step {
-            related.hops.push(HashMap::new());
-        }
-        let (count, mut writer) = (&mut self.count, json::RowWriter::new());
-        let target = node.steps[step].target;
-        let mut sink = |row: &[ValueRef<'_>]| {
-            *count += 1;
-            if *count > ROWS_MAX {
-                return ControlFlow::Break(());
-            }
-            let by = row[target].to_value();
-            if is_last {
-                let mut json = Vec::new();
-                writer.write(&mut json, node.target(), node.shown, row);
-                let (locals, order) = (values(row, &locals), values(row, &order));
-                related.rows.push(ReadRow { json, locals, by, order });
-            } else {
-                let next = row[node.steps[step + 1].local].to_value();
-                related.hops[step].entry(key_of(&by)).or_default().push(next);
-            }
-            ControlFlow::Continue(())
-        };
-        let done = match reading.with_operation(|operation| execute(operation, &mut sink)) {
+        let (count, keys_of) = (&mut self.count, &mut self.keys);
+        let Related { next, rows, steps, order: orders, .. } = related;
+        let (target, mut writer) = (node.steps[step].target, json::RowWriter::new());
+        let ran = reading.with_operation(|operation, keys| {
+            let mut sink = |row: &[ValueRef<'_>]| {
+                *count += 1;
+                if *count > ROWS_MAX {
+                    return ControlFlow::Break(());
+                }
+                let Some(key) = keys.find(row[target]) else { return ControlFlow::Continue(()) };
+                let found = if is_last {
+                    let found = rows.add(|json| writer.write(json, node.target(), node.shown, row));
+                    for (&child, &local) in node.children.iter().zip(&locals) {
+                        rows.add_local(&mut keys_of[child], row[local]);
+                    }
+                    if !order.is_empty() {
+                        orders.push(order.iter().map(|&field| row[field].to_value()).collect());
+                    }
+                    Some(found)
+                } else {
+                    next.add(row[node.steps[step + 1].local])
+                };
+                if let Some(found) = found {
+                    steps[step].push(key, found);
+                }
+                ControlFlow::Continue(())
+            };
+            execute(operation, &mut sink)
+        });
+        let done = match ran {
             Some(Ok(_)) => {
                 reading.advance();
                 false
@@ -155,30 +172,24 @@ impl Expansion {
             return Err(too_many(&node.place).into());
         }
         if done {
-            self.reading = None;
+            related.reading = None;
+            related.step += 1;
             if is_last {
-                self.related[self.at].sort(node);
-                (self.at, self.step) = (self.at + 1, 0);
-            } else {
-                self.step += 1;
+                related.sort(node);
             }
         }
-        Ok(self.at == self.plan.nodes.len())
-    }
-
-    /// Returns the values by which the rows around a relation find its rows.
-    fn parent_values(&self, node: &Node) -> Vec<Value> {
-        let (rows, children) = match node.parent {
-            Some(parent) => (&self.related[parent].rows, &self.plan.nodes[parent].children),
-            None => (&self.rows, &self.plan.children),
-        };
-        let place = children.iter().position(|&child| child == self.at).unwrap_or_default();
-        rows.iter().map(|row| row.locals[place].clone()).collect()
+        Ok(done && is_last)
     }
 }
 
+/// Returns whether the rows have to be sorted here: several operations read them, and a row can be
+/// related to one by several values.
+fn is_sorted_here(node: &Node, reading: &RelatedRead) -> bool {
+    node.steps.len() > 1 && !reading.is_one_operation()
+}
+
 /// Returns the read of a step with these keys.
-fn read_of(node: &Node, step: usize, keys: Vec<Value>) -> RelatedRead {
+fn read_of(node: &Node, step: usize, keys: ValueNumbers) -> RelatedRead {
     let table = std::sync::Arc::clone(&node.tables[step]);
     let by = node.steps[step].target;
     if step + 1 < node.steps.len() {
@@ -200,23 +211,28 @@ pub(super) fn too_many(place: &str) -> marmota_web::ApiError {
 }
 
 impl Related {
-    /// Sorts the rows, if they were read by several operations, and makes them be found.
+    /// Sorts the rows whose order was kept.
     fn sort(&mut self, node: &Node) {
-        if node.steps.len() > 1 {
-            let (table, order) = (node.target(), node.query.order_with_key(node.target()));
-            self.rows.sort_by(|a, b| {
-                for (by, (a, b)) in order.iter().zip(a.order.iter().zip(&b.order)) {
-                    let collation = table.fields()[by.field].kind.collation();
-                    let order = collation.order(a.as_ref(), b.as_ref());
-                    if order.is_ne() {
-                        return if by.descending { order.reverse() } else { order };
-                    }
+        if self.order.is_empty() {
+            return;
+        }
+        let (table, order) = (node.target(), node.query.order_with_key(node.target()));
+        let mut sorted: Vec<usize> = (0..self.rows.len()).collect();
+        sorted.sort_by(|&a, &b| {
+            for (by, (a, b)) in order.iter().zip(self.order[a].iter().zip(&self.order[b])) {
+                let collation = table.fields()[by.field].kind.collation();
+                let order = collation.order(a.as_ref(), b.as_ref());
+                if order.is_ne() {
+                    return if by.descending { order.reverse() } else { order };
                 }
-                std::cmp::Ordering::Equal
-            });
+            }
+            std::cmp::Ordering::Equal
+        });
+        let mut places = vec![0; sorted.len()];
+        for (place, row) in sorted.into_iter().enumerate() {
+            places[row] = place;
         }
-        for (at, row) in self.rows.iter().enumerate() {
-            self.found.entry(key_of(&row.by)).or_default().push(at);
-        }
+        self.places = Some(places);
+        self.order = Vec::new();
     }
 }

@@ -1,10 +1,12 @@
 //! Writes rows with their related rows, as the member `expand`.
 
-use marmota_model::{Value, json};
+use marmota_model::json;
 use marmota_web::ApiResult;
 
 use super::limits::ROWS_MAX;
-use super::read::{Expansion, ReadRow, key_of, too_many};
+use super::plan::Node;
+use super::read::{Expansion, Related, too_many};
+use super::rows::Rows;
 
 impl Expansion {
     /// Appends the rows of the request with their related rows, separated by commas.
@@ -13,82 +15,107 @@ impl Expansion {
     /// 400 if the answer would contain too many related rows: a row is written at each place where
     /// it is related.
     pub(crate) fn write(&self, out: &mut Vec<u8>) -> ApiResult<()> {
-        let mut count = 0;
-        for (at, row) in self.rows.iter().enumerate() {
-            if at > 0 {
-                out.push(b',');
+        let mut writer = Writer { expansion: self, out, count: 0, free: Vec::new() };
+        for row in 0..self.rows.len() {
+            if row > 0 {
+                writer.out.push(b',');
             }
-            self.write_row(out, row, &self.plan.children, &mut count)?;
+            writer.row(&self.rows, row, &self.plan.children)?;
         }
         Ok(())
     }
+}
 
-    fn write_row(
-        &self,
-        out: &mut Vec<u8>,
-        row: &ReadRow,
-        children: &[usize],
-        count: &mut u64,
-    ) -> ApiResult<()> {
+/// Writes rows within rows.
+struct Writer<'e, 'o> {
+    expansion: &'e Expansion,
+    out: &'o mut Vec<u8>,
+    /// The number of related rows written.
+    count: u64,
+    /// Empty lists to use again.
+    free: Vec<Vec<usize>>,
+}
+
+impl Writer<'_, '_> {
+    fn row(&mut self, rows: &Rows, row: usize, children: &[usize]) -> ApiResult<()> {
+        let json = rows.json(row);
         if children.is_empty() {
-            out.extend_from_slice(&row.json);
+            self.out.extend_from_slice(json);
             return Ok(());
         }
-        out.extend_from_slice(row.json.strip_suffix(b"}").unwrap_or(&row.json));
-        out.extend_from_slice(if row.json.len() > 2 { b",\"expand\":{" } else { b"\"expand\":{" });
-        for (at, (&child, local)) in children.iter().zip(&row.locals).enumerate() {
+        self.out.extend_from_slice(json.strip_suffix(b"}").unwrap_or(json));
+        self.out.extend_from_slice(match json.len() {
+            ..=2 => b"\"expand\":{",
+            _ => b",\"expand\":{",
+        });
+        for (at, &child) in children.iter().enumerate() {
             if at > 0 {
-                out.push(b',');
+                self.out.push(b',');
             }
-            json::write_string(out, &self.plan.nodes[child].name);
-            out.push(b':');
-            self.write_related(out, child, local, count)?;
+            json::write_string(self.out, &self.expansion.plan.nodes[child].name);
+            self.out.push(b':');
+            self.related(child, rows.local(row, at))?;
         }
-        out.extend_from_slice(b"}}");
+        self.out.extend_from_slice(b"}}");
         Ok(())
     }
 
-    /// Appends the rows that are related to a row with this value: an object or null, or an array.
-    fn write_related(
-        &self,
-        out: &mut Vec<u8>,
-        node: usize,
-        local: &Value,
-        count: &mut u64,
-    ) -> ApiResult<()> {
-        let (plan, related) = (&self.plan.nodes[node], &self.related[node]);
-        let mut values = vec![local];
-        for hop in &related.hops {
-            values = values.iter().filter_map(|value| hop.get(&key_of(value))).flatten().collect();
+    /// Appends the rows of a relation that are related to the value with a number: an object or
+    /// null, or an array.
+    fn related(&mut self, node: usize, local: Option<usize>) -> ApiResult<()> {
+        let expansion = self.expansion;
+        let (node, related) = (&expansion.plan.nodes[node], &expansion.related[node]);
+        let mut found = self.free.pop().unwrap_or_default();
+        related.find(node, local, &mut found);
+        self.count += found.len() as u64;
+        if self.count > ROWS_MAX {
+            return Err(too_many(&node.place));
         }
-        let found = values.iter().filter_map(|value| related.found.get(&key_of(value)));
-        let mut rows: Vec<usize> = found.flatten().copied().collect();
-        if plan.steps.len() > 1 {
-            rows.sort_unstable();
-            rows.dedup();
-        }
-        let limit = if plan.to_one { 1 } else { usize::try_from(plan.limit).unwrap_or(usize::MAX) };
-        rows.truncate(limit);
-        *count += rows.len() as u64;
-        if *count > ROWS_MAX {
-            return Err(too_many(&plan.place));
-        }
-        if plan.to_one && rows.is_empty() {
-            out.extend_from_slice(b"null");
-            return Ok(());
-        }
-        if !plan.to_one {
-            out.push(b'[');
-        }
-        for (at, &row) in rows.iter().enumerate() {
-            if at > 0 {
-                out.push(b',');
+        if node.to_one && found.is_empty() {
+            self.out.extend_from_slice(b"null");
+        } else {
+            if !node.to_one {
+                self.out.push(b'[');
             }
-            self.write_row(out, &related.rows[row], &plan.children, count)?;
+            for (at, &row) in found.iter().enumerate() {
+                if at > 0 {
+                    self.out.push(b',');
+                }
+                self.row(&related.rows, row, &node.children)?;
+            }
+            if !node.to_one {
+                self.out.push(b']');
+            }
         }
-        if !plan.to_one {
-            out.push(b']');
-        }
+        found.clear();
+        self.free.push(found);
         Ok(())
+    }
+}
+
+impl Related {
+    /// Puts the rows that are related to a value into `found`.
+    fn find(&self, node: &Node, local: Option<usize>, found: &mut Vec<usize>) {
+        found.extend(local);
+        for step in &self.steps {
+            // Each number is replaced by those that it leads to.
+            let values = found.len();
+            for at in 0..values {
+                let value = found[at];
+                found.extend(step.of(value));
+            }
+            found.drain(..values);
+        }
+        if node.steps.len() > 1 {
+            match &self.places {
+                Some(places) => found.sort_unstable_by_key(|&row| places[row]),
+                None => found.sort_unstable(),
+            }
+            found.dedup();
+        }
+        found.truncate(match node.to_one {
+            true => 1,
+            false => usize::try_from(node.limit).unwrap_or(usize::MAX),
+        });
     }
 }

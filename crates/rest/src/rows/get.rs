@@ -76,9 +76,7 @@ impl Get {
             let fields = shown.union(expansion.fields());
             let mut sink = |row: &[ValueRef<'_>]| {
                 *found = true;
-                let mut text = Vec::new();
-                json::write_row(&mut text, table, *shown, row);
-                expansion.add(text, row);
+                expansion.add(row, |text| json::write_row(text, table, *shown, row));
                 ControlFlow::Break(())
             };
             execute(&mut Operation::Get { table, key: key.as_ref(), fields }, &mut sink)?;

@@ -227,9 +227,7 @@ impl Reading {
             None => None,
         };
         if let Some(expansion) = &mut self.expansion {
-            let mut text = Vec::new();
-            self.writer.write(&mut text, table, self.params.shown, row);
-            expansion.add(text, row);
+            expansion.add(row, |json| self.writer.write(json, table, self.params.shown, row));
         } else {
             if self.rows > 1 {
                 self.body.push(b',');

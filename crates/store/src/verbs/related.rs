@@ -31,17 +31,17 @@
 //! # Ok::<(), marmota_model::Error>(())
 //! ```
 
+mod value_numbers;
 mod with;
 
-use std::collections::HashSet;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use marmota_model::binary::put_value;
 use marmota_model::{
     Column, Filter, FilterExpr, Model, Order, Reference, Result, RowQuery, Table, Value,
 };
 
+pub use value_numbers::ValueNumbers;
 pub use with::{ListWith, RelatedQuery, RelatedRows};
 
 use super::read::ListModels;
@@ -235,8 +235,8 @@ const KEYS_MAX: usize = 400;
 /// let notes = store.table("note")?;
 /// // The first three notes of each page.
 /// let pages = [Value::Int(1), Value::Int(2), Value::Int(1)];
-/// let mut read = RelatedRead::new(notes, 1, RowQuery::new(), Some(3), pages);
-/// while let Some(done) = read.with_operation(|operation| store.run(operation, &mut NoRows)) {
+/// let mut read = RelatedRead::new(notes, 1, RowQuery::new(), Some(3), pages.into_iter().collect());
+/// while let Some(done) = read.with_operation(|operation, _| store.run(operation, &mut NoRows)) {
 ///     done?;
 ///     read.advance();
 /// }
@@ -250,7 +250,7 @@ pub struct RelatedRead {
     filter: Option<FilterExpr>,
     /// The query of the current operation.
     query: RowQuery,
-    keys: Vec<Value>,
+    keys: ValueNumbers,
     /// The number of keys of the operations so far.
     read: usize,
     is_begun: bool,
@@ -258,8 +258,7 @@ pub struct RelatedRead {
 
 impl RelatedRead {
     /// Creates a read of the rows whose field `by` has one of `keys`, and which the query selects.
-    /// `limit` is the maximum number of rows for each key; `None` for no limit. NULL and repeated
-    /// keys are left out.
+    /// `limit` is the maximum number of rows for each key; `None` for no limit.
     ///
     /// The query needs the fields that it reads, with `by`, and has neither a limit nor a start.
     #[must_use]
@@ -268,28 +267,37 @@ impl RelatedRead {
         by: usize,
         mut query: RowQuery,
         limit: Option<u64>,
-        keys: impl IntoIterator<Item = Value>,
+        keys: ValueNumbers,
     ) -> Self {
-        let mut known = HashSet::new();
-        let is_new = |key: &Value| {
-            let mut bytes = Vec::new();
-            put_value(&mut bytes, key.as_ref());
-            *key != Value::Null && known.insert(bytes)
-        };
-        let keys = keys.into_iter().filter(is_new).collect();
         let filter = query.filter.take();
         Self { table, by, limit, filter, query, keys, read: 0, is_begun: false }
     }
 
-    /// Calls `run` with the current operation, which is the same until [`RelatedRead::advance`].
-    /// Returns `None` after the last one.
-    pub fn with_operation<T>(&mut self, run: impl FnOnce(&mut Operation<'_>) -> T) -> Option<T> {
-        if self.read >= self.keys.len() {
+    /// Returns whether one operation reads all rows, so that they come in the order of the query.
+    #[must_use]
+    pub fn is_one_operation(&self) -> bool {
+        self.keys.values().len() <= KEYS_MAX
+    }
+
+    /// Returns the keys.
+    #[must_use]
+    pub fn into_keys(self) -> ValueNumbers {
+        self.keys
+    }
+
+    /// Calls `run` with the current operation, which is the same until [`RelatedRead::advance`], and
+    /// with the keys, by whose numbers the rows are related. Returns `None` after the last operation.
+    pub fn with_operation<T>(
+        &mut self,
+        run: impl FnOnce(&mut Operation<'_>, &ValueNumbers) -> T,
+    ) -> Option<T> {
+        let values = self.keys.values();
+        if self.read >= values.len() {
             return None;
         }
         if !self.is_begun {
-            let end = self.keys.len().min(self.read + KEYS_MAX);
-            let values = self.keys[self.read..end].to_vec();
+            let end = values.len().min(self.read + KEYS_MAX);
+            let values = values[self.read..end].to_vec();
             let of_keys = FilterExpr::In { field: self.by, values };
             self.query.filter = Some(match &self.filter {
                 Some(filter) => of_keys.and(filter.clone()),
@@ -299,8 +307,8 @@ impl RelatedRead {
         }
         let (table, query, by) = (&*self.table, &self.query, self.by);
         Some(match self.limit {
-            Some(limit) => run(&mut Operation::ListEach { table, query, by, limit }),
-            None => run(&mut Operation::List { table, query }),
+            Some(limit) => run(&mut Operation::ListEach { table, query, by, limit }, &self.keys),
+            None => run(&mut Operation::List { table, query }, &self.keys),
         })
     }
 

@@ -1,18 +1,16 @@
 //! Lists of structs with the rows that they are related to.
 
-use std::collections::HashMap;
 use std::future::{Future, IntoFuture};
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use marmota_model::binary::put_value;
 use marmota_model::{
     Error, ErrorKind, FieldSet, Model, Result, RowQuery, RowSink, Table, Value, ValueRef,
 };
 
-use super::{RelatedRead, Relations};
+use super::{RelatedRead, Relations, ValueNumbers};
 use crate::contract::operation::{Operation, Outcome};
 use crate::runtime::block_on::block_on;
 use crate::store::{Pending, Progress, Store};
@@ -32,21 +30,20 @@ pub struct RelatedQuery {
 }
 
 /// The rows of a relation, by the value by which they are found.
-#[derive(Debug, Default)]
-pub struct RelatedRows(HashMap<Vec<u8>, Vec<Vec<Value>>>);
+#[derive(Debug)]
+pub struct RelatedRows {
+    keys: ValueNumbers,
+    /// The rows of each key.
+    rows: Vec<Vec<Vec<Value>>>,
+}
 
 impl RelatedRows {
     /// Reads the rows that are related to a row with this value.
     pub(super) fn of<C: Model>(&self, local: &Value) -> Result<Vec<C>> {
-        let rows = self.0.get(&key_of(local.as_ref())).map(Vec::as_slice).unwrap_or_default();
-        rows.iter().map(|row| C::read(&row.iter().map(Value::as_ref).collect::<Vec<_>>())).collect()
+        let Some(key) = self.keys.find(local.as_ref()) else { return Ok(Vec::new()) };
+        let read = |row: &Vec<Value>| C::read(&row.iter().map(Value::as_ref).collect::<Vec<_>>());
+        self.rows[key].iter().map(read).collect()
     }
-}
-
-fn key_of(value: ValueRef<'_>) -> Vec<u8> {
-    let mut key = Vec::new();
-    put_value(&mut key, value);
-    key
 }
 
 /// The list of [`Action::with`](crate::action::Action::with): await it, or call
@@ -98,7 +95,7 @@ impl<'s, M: Model, W: Relations<M>> ListWith<'s, M, W> {
         }
         let mut found = Vec::with_capacity(parts.len());
         for (at, part) in parts.into_iter().enumerate() {
-            let keys: Vec<Value> = values.iter().map(|row| row[at].clone()).collect();
+            let keys = values.iter().map(|row| row[at].clone()).collect();
             found.push(read_part(store, part, keys).await?);
         }
         let with_related = |(row, values): (M, Vec<Value>)| {
@@ -110,20 +107,23 @@ impl<'s, M: Model, W: Relations<M>> ListWith<'s, M, W> {
 }
 
 /// Reads the rows of a relation.
-async fn read_part(store: &Store, part: RelatedQuery, keys: Vec<Value>) -> Result<RelatedRows> {
+async fn read_part(store: &Store, part: RelatedQuery, keys: ValueNumbers) -> Result<RelatedRows> {
     let table = (part.table)(store)?;
     part.query.check(&table)?;
-    let (by, mut found) = (part.by, RelatedRows::default());
+    let (by, mut rows) = (part.by, vec![Vec::new(); keys.values().len()]);
     let mut read = RelatedRead::new(table, by, part.query, part.limit, keys);
     let mut one = OneOperation { store, pending: None };
     loop {
         let done = std::future::poll_fn(|context| {
-            let mut sink = |row: &[ValueRef<'_>]| {
-                let rows = found.0.entry(key_of(row[by])).or_default();
-                rows.push(row.iter().map(ValueRef::to_value).collect());
-                ControlFlow::Continue(())
-            };
-            let polled = read.with_operation(|operation| one.poll(operation, &mut sink, context));
+            let polled = read.with_operation(|operation, keys| {
+                let mut sink = |row: &[ValueRef<'_>]| {
+                    if let Some(key) = keys.find(row[by]) {
+                        rows[key].push(row.iter().map(ValueRef::to_value).collect());
+                    }
+                    ControlFlow::Continue(())
+                };
+                one.poll(operation, &mut sink, context)
+            });
             match polled {
                 None => Poll::Ready(Ok(true)),
                 Some(Poll::Ready(Ok(()))) => Poll::Ready(Ok(false)),
@@ -133,16 +133,17 @@ async fn read_part(store: &Store, part: RelatedQuery, keys: Vec<Value>) -> Resul
         });
         match done.await {
             Ok(false) => read.advance(),
-            Ok(true) => return Ok(found),
+            Ok(true) => break,
             // The caller may read no row of the table.
             Err(error)
                 if matches!(error.kind(), ErrorKind::Denied | ErrorKind::Unauthenticated) =>
             {
-                return Ok(found);
+                break;
             }
             Err(error) => return Err(error),
         }
     }
+    Ok(RelatedRows { keys: read.into_keys(), rows })
 }
 
 /// Executes one operation after the other; the one that waits is cancelled when this is dropped.
