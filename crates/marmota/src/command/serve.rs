@@ -107,7 +107,7 @@ impl Serve {
         let access_log = self.access_log.open(&reopen, watch.recent.as_ref())?;
         log::info!(target: "marmota", "starting: {}", super::program::line(command.version));
         #[cfg(feature = "replication")]
-        let watch = watch.replication(database.replication.clone());
+        watch.show_replication(database.replication.clone());
         let app_greeting = command.app_greeting()?;
         // A replica has what was inserted into its primary.
         if !database.is_replica() && app_greeting.is_none() {

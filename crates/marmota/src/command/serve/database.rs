@@ -1,5 +1,8 @@
 //! The database of a running server with what is opened and closed together with it.
 
+#[cfg(feature = "app")]
+use std::time::Duration;
+
 use marmota_auth::Auth;
 #[cfg(not(feature = "mail"))]
 use marmota_auth::Settings;
@@ -85,14 +88,20 @@ impl OpenDatabase {
         false
     }
 
-    /// Returns true if the commits are copied to a target.
+    /// Waits until the target of the replication has all commits so far.
+    ///
+    /// # Errors
+    /// Those of a target that does not answer or does not accept them in time.
     #[cfg(feature = "app")]
     #[cfg_attr(not(feature = "replication"), allow(clippy::unused_self, reason = "with it"))]
-    pub(super) const fn is_replicated(&self) -> bool {
+    pub(super) fn flush_replication(&self, timeout: Duration) -> Result<()> {
         #[cfg(feature = "replication")]
-        return matches!(self.replication, Replication::Primary(_));
+        return self.replication.flush(timeout);
         #[cfg(not(feature = "replication"))]
-        false
+        {
+            let _ = timeout;
+            Ok(())
+        }
     }
 
     /// Opens the accounts, and starts what works in the background: the removal of bytes that no row
