@@ -89,6 +89,11 @@ pub(super) enum Replication {
 }
 
 impl Replicate {
+    /// Returns true if the server has a replica.
+    pub(super) const fn is_replica(&self) -> bool {
+        self.replica_of.is_some()
+    }
+
     /// Prepares the replication. A replica's file is made here, before the database is opened.
     pub(super) fn prepare(&self, url: &str) -> Result<Replication> {
         if let Some(target) = &self.replicate_to {

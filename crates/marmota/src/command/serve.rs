@@ -32,7 +32,7 @@
 //! | `/api/-/webhooks`: webhooks | `--webhooks`, or the file of tables has webhooks |
 //! | `/mcp`: agents | `--mcp` |
 //! | `/api/-/access`: what users may do | `--auth` |
-//! | `/api/-/jobs`: jobs | the database has some, by mails, webhooks or a schedule of backups |
+//! | `/api/-/jobs`: jobs | the database has some, by mails, webhooks or backups |
 //! | `/api/-/log`: the last lines of the logs | `--live-log`, `--auth` |
 //! | `/api/-/backups`: backups in a folder | `--backups`, `--auth` |
 //! | `/api/-/replication`: the state of the replication | `--replicate-to`, `--replica-of` |
@@ -239,7 +239,11 @@ impl Serve {
         let has_webhooks = self.webhooks.are_enabled(command)?;
         let builder = self.store.apply_to(builder, has_webhooks);
         let builder = if has_webhooks { marmota_webhooks::models(builder) } else { builder };
-        let builder = self.operators.backups.models(builder);
+        #[cfg(feature = "replication")]
+        let is_replica = self.replicate.is_replica();
+        #[cfg(not(feature = "replication"))]
+        let is_replica = false;
+        let builder = self.operators.backups.models(builder, is_replica);
         Ok(self.operators.observing(builder))
     }
 

@@ -30,8 +30,8 @@ pub(super) struct OpenDatabase {
     pub(super) replication: Replication,
     /// The webhooks, and the worker that sends their deliveries.
     webhooks: Option<(Webhooks, WebhookWorker)>,
-    /// The backups in a folder, and the worker that makes them at the times of a schedule.
-    backups: Option<(Backups, Option<marmota_jobs::Worker>)>,
+    /// The backups in a folder, made by a schedule if there is one.
+    backups: Option<Backups>,
     /// The accounts, with `--auth`.
     auth: Option<Auth>,
     /// Sends the mails of accounts.
@@ -136,8 +136,10 @@ impl OpenDatabase {
         let is_replica = self.is_replica();
         let url = parts.command.url(&serve.database);
         if let Some(backups) = serve.operators.backups.open(&self.store, url) {
-            let worker = if is_replica { None } else { backups.start()? };
-            self.backups = Some((backups, worker));
+            if !is_replica {
+                backups.start()?;
+            }
+            self.backups = Some(backups);
         }
         if is_replica {
             return Ok(());
@@ -203,8 +205,8 @@ impl OpenDatabase {
     }
 
     /// Returns the backups, with `--backups`.
-    pub(super) fn backups(&self) -> Option<&Backups> {
-        self.backups.as_ref().map(|(backups, _)| backups)
+    pub(super) const fn backups(&self) -> Option<&Backups> {
+        self.backups.as_ref()
     }
 
     /// Returns REST over the store.
@@ -234,8 +236,8 @@ impl OpenDatabase {
         if let Some((_, worker)) = self.webhooks.take() {
             worker.stop()?;
         }
-        if let Some((_, Some(worker))) = self.backups.take() {
-            worker.stop()?;
+        if let Some(backups) = self.backups.take() {
+            backups.stop()?;
         }
         #[cfg(feature = "files")]
         if let Some(files) = &self.files {
