@@ -9,6 +9,7 @@
 //! | `POST /api/-/jobs/{id}/retry`, `…/cancel` | repeats or cancels a job |
 //! | `GET /api/-/log`, `/api/-/log/live` | the last lines of the log, and new ones as events |
 //! | `GET`, `POST /api/-/backups` | the backups in a folder; a new one |
+//! | `PUT /api/-/backups/schedule` | the times of backups, and how many are kept |
 //! | `POST /api/-/backups/{name}/verify` | compares a backup with its manifest |
 //! | `GET /api/-/backups/{name}/file`, `…/manifest` | the files of a backup |
 //! | `GET /api/-/replication` | the state of the replication |
@@ -16,6 +17,7 @@
 //! The pages of the administration use these routes, so a script can do what they do.
 
 mod access;
+mod backup_schedule;
 mod backups;
 mod job_routes;
 mod recent_log;
@@ -222,6 +224,8 @@ struct AdminRoute {
     summary: &'static str,
     /// The parameters of the query, with what they are.
     query: &'static [(&'static str, &'static str)],
+    /// The schema of the body, if it has one.
+    body: Option<Value>,
     /// The media type of the answer.
     answer: &'static str,
     endpoint: Endpoint,
@@ -229,7 +233,13 @@ struct AdminRoute {
 
 impl AdminRoute {
     fn new(method: Method, path: &'static str, summary: &'static str, endpoint: Endpoint) -> Self {
-        Self { method, path, summary, query: &[], answer: "application/json", endpoint }
+        let answer = "application/json";
+        Self { method, path, summary, query: &[], body: None, answer, endpoint }
+    }
+
+    fn body(mut self, schema: Value) -> Self {
+        self.body = Some(schema);
+        self
     }
 
     const fn query(mut self, query: &'static [(&'static str, &'static str)]) -> Self {
@@ -260,12 +270,17 @@ impl AdminRoute {
             _ => text,
         };
         let content = json!({ self.answer: { "schema": schema } });
-        json!({
+        let mut description = json!({
             "operationId": format!("operations.{}.{method}", words.join(".")),
             "summary": self.summary,
             "tags": ["operations"],
             "parameters": parameters,
             "responses": { "200": { "description": "The result", "content": content } },
-        })
+        });
+        if let Some(schema) = &self.body {
+            let content = json!({ "application/json": { "schema": schema } });
+            description["requestBody"] = json!({ "required": true, "content": content });
+        }
+        description
     }
 }

@@ -30,7 +30,9 @@ if [ \"$1\" = remove ] && [ -d /run/systemd/system ]; then
 fi
 ";
 
-/// Makes the package, and starts the program that it contains.
+const MAINTAINER: &str = "The authors of Marmota <marmota-rs@users.noreply.github.com>";
+
+/// Makes the package, checks it with lintian, and starts the program that it contains.
 pub(super) fn make(folder: &Path, program: &Path) -> Result<Package, Failure> {
     let files = folder.join("debian");
     let marmota = |words: &[&str]| -> Result<Vec<u8>, Failure> {
@@ -63,13 +65,24 @@ pub(super) fn make(folder: &Path, program: &Path) -> Result<Package, Failure> {
     ] {
         put(&files, to, &fs::read(deploy.join(from))?, 0o644)?;
     }
-    let copyright =
-        "Copyright: the authors of Marmota\nLicense: MIT or Apache-2.0, at your option\n";
+    let copyright = "Copyright 2026 The authors of Marmota\n\
+                     License: MIT or Apache-2.0, at your option; the latter is in \
+                     /usr/share/common-licenses/Apache-2.0\n";
     put(&files, "usr/share/doc/marmota/copyright", copyright.as_bytes(), 0o644)?;
     let version = env!("CARGO_PKG_VERSION");
+    let date = Command::new("date").arg("--rfc-email").output()?.stdout;
+    let changelog = format!(
+        "marmota ({version}) unstable; urgency=medium\n\n  * See {}/blob/main/CHANGELOG.md\n\n \
+         -- {MAINTAINER}  {}",
+        env!("CARGO_PKG_REPOSITORY"),
+        String::from_utf8_lossy(&date),
+    );
+    let path = "usr/share/doc/marmota/changelog";
+    put(&files, path, changelog.as_bytes(), 0o644)?;
+    run(Command::new("gzip").args(["--best", "--no-name"]).arg(files.join(path)))?;
     let control = format!(
         "Package: marmota\nVersion: {version}\nArchitecture: amd64\nSection: database\n\
-         Priority: optional\nMaintainer: The authors of Marmota <marmota@invalid>\n\
+         Priority: optional\nMaintainer: {MAINTAINER}\n\
          Installed-Size: {}\nHomepage: {}\n\
          Description: data services with REST, rights and an administration\n \
          Marmota serves the tables of a file as a REST API, on SQLite or PostgreSQL.\n",
@@ -85,6 +98,7 @@ pub(super) fn make(folder: &Path, program: &Path) -> Result<Package, Failure> {
         .args(["--root-owner-group", "--build"])
         .arg(&files)
         .arg(&package))?;
+    run(Command::new("lintian").args(["--fail-on", "error"]).arg(&package))?;
     let installed = folder.join("installed");
     run(Command::new("dpkg-deb").arg("--extract").arg(&package).arg(&installed))?;
     run(Command::new(installed.join("usr/bin/marmota"))

@@ -27,6 +27,7 @@ pub(crate) fn make() -> Result<(), Failure> {
     install_missing(&[
         ("musl-gcc", "musl-tools"),
         ("dpkg-deb", "dpkg"),
+        ("lintian", "lintian"),
         ("unshare", "util-linux"),
     ])?;
     add_target()?;

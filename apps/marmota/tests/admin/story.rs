@@ -10,16 +10,7 @@ use crate::program::Program;
 
 const PASSWORD: &str = "correct horse battery";
 /// What a start needs for the later parts of the story.
-const OPTIONS: [&str; 8] = [
-    "--live-log",
-    "500",
-    "--slow-query-ms",
-    "0",
-    "--backups",
-    "backups",
-    "--backup-schedule",
-    "30 3 * * *",
-];
+const OPTIONS: [&str; 2] = ["--slow-query-ms", "0"];
 
 #[test]
 fn from_an_empty_folder_to_the_first_row_and_on_to_a_server() {
@@ -144,13 +135,20 @@ async fn file(page: &Browser, program: &Program) {
     page.shows("notes.txt (text/plain, 9 B)").await;
 }
 
-/// Finds a slow query; sees the schedule of backups, and makes one.
+/// Finds a slow query; sets a schedule of backups, and makes one.
 async fn slow_query_and_backup(page: &Browser, program: &Program) {
     page.press("Log").await;
     page.press("Refresh slow ones").await;
     page.shows("list of product").await;
     page.press("Backups").await;
+    page.shows("No schedule.").await;
+    page.press("Schedule").await;
+    page.choose("Backups", "Each night at 3:30 UTC").await;
+    page.fill("Backups to keep", "14").await;
+    page.is_accessible("backup-schedule").await;
+    page.press("Save").await;
     page.shows("30 3 * * *").await;
+    page.shows("The newest 14 are kept.").await;
     page.press("Make a backup").await;
     page.shows("restore --db").await;
     let backups = std::fs::read_dir(program.folder.path().join("backups")).unwrap();

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::application::Served;
-use crate::program::Folder;
+use crate::program::{Ended, Folder};
 
 /// A linear congruential generator (Knuth, MMIX), so that a run can be repeated.
 struct Random(u64);
@@ -77,10 +77,12 @@ fn edit(app: &mut Value, number: usize, random: &mut Random) -> String {
     String::new()
 }
 
-fn change_under_load(edits: usize) {
+/// Changes the tables of a server with these options while clients write. Returns its folder, after it
+/// was killed, and the number of rows.
+fn change_under_load(edits: usize, words: &[&str]) -> (Folder, usize) {
     let folder = Folder::new();
     folder.run(&["new", "."]).with(0);
-    let served = Arc::new(Served::start(&folder, &[]));
+    let served = Arc::new(Served::start(&folder, words));
     let token = served.log_in();
     let ends = Arc::new(AtomicBool::new(false));
     let inserted = Arc::new(AtomicUsize::new(0));
@@ -152,17 +154,86 @@ fn change_under_load(edits: usize) {
     assert!(applied * 10 >= edits * 9, "{applied} of {edits} changes were made");
     // The store is opened at every change: what is not freed would add up.
     assert!(after < early * 2 + (64 << 20), "{early} bytes at the start, {after} at the end");
+    (folder, inserted)
 }
 
 #[test]
 fn no_request_fails_and_no_row_is_lost_while_tables_change() {
-    change_under_load(25);
+    change_under_load(25, &[]);
 }
 
 #[test]
 #[ignore = "takes minutes; `cargo xtask soak live-tables`"]
 fn no_request_fails_while_tables_change_1000_times() {
-    change_under_load(1_000);
+    change_under_load(1_000, &[]);
+}
+
+/// The server is killed after the last write is acknowledged: its target has all of them. Returns the
+/// number of snapshots, and the `schema diff` of the restored database.
+fn restore_after_changes(db: &str, restored: &str) -> (usize, Ended) {
+    let target = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", target.path().display());
+    let words = ["--db", db, "--replicate-to", &*url, "--replicate-mode", "sync"];
+    let (folder, rows) = change_under_load(12, &words);
+    folder.run(&["restore", "--from", &url, "--db", restored]).with(0);
+    let steps = folder.run(&["schema", "diff", "--db", restored]);
+    folder.run(&["schema", "apply", "--db", restored]).with(0);
+    let exported = folder.run(&["export", "note", "--db", restored, "--to", "notes.csv"]).with(0);
+    assert!(exported.contains(&format!("notes.csv: {rows} rows")), "{rows}: {exported}");
+    (std::fs::read_dir(target.path().join("snapshots")).unwrap().count(), steps)
+}
+
+#[test]
+fn a_replicated_sqlite_database_changes_without_another_snapshot() {
+    let (snapshots, steps) = restore_after_changes("sqlite:rows.db", "sqlite:restored.db");
+    assert_eq!(snapshots, 1);
+    steps.with(0);
+}
+
+#[test]
+fn a_replicated_memory_database_changes_under_load() {
+    let db = "memory:rows.mem?durability=full";
+    let (_, steps) = restore_after_changes(db, "memory:restored.mem");
+    // A table without rows is in no log.
+    assert!(steps.out.lines().all(|step| step.starts_with("+ add table")), "{}", steps.out);
+}
+
+#[test]
+fn tables_do_not_change_while_the_replication_target_fails() {
+    let folder = Folder::new();
+    folder.run(&["new", "."]).with(0);
+    let target = folder.0.path().join("target");
+    let url = format!("file://{}", target.display());
+    let served = Served::start(&folder, &["--replicate-to", &url, "--replicate-window-ms", "20"]);
+    let token = served.log_in();
+    let note = json!({ "text": "kept" });
+    assert_eq!(served.request("POST", "/api/note", &token, &note).0, 201);
+    let (mut app, tag) = read(&served, &token);
+    app["tables"]["note"]["fields"]["due"] = json!({ "kind": "date", "nullable": true });
+    let (segments, aside) = (target.join("segments"), target.join("aside"));
+    std::fs::rename(&segments, &aside).unwrap();
+    std::fs::write(&segments, "").unwrap();
+    let (status, answer, _) = served.tagged("PUT", "/api/-/app", &token, Some(&tag), &app);
+    let detail = answer["detail"].as_str().unwrap();
+    assert!(status == 503 && detail.contains("nothing was changed, try again later"), "{answer}");
+    let rows = served.request("GET", "/api/note", &token, &Value::Null).1;
+    assert!(rows["rows"][0]["text"] == "kept" && rows["rows"][0].get("due").is_none(), "{rows}");
+    std::fs::remove_file(&segments).unwrap();
+    std::fs::rename(&aside, &segments).unwrap();
+    let (status, answer, _) = served.tagged("PUT", "/api/-/app", &token, Some(&tag), &app);
+    assert_eq!(status, 200, "{answer}");
+    let state = served.request("GET", "/api/-/replication", &token, &Value::Null).1;
+    assert!(state["role"] == "primary" && state["error"].is_null(), "{state}");
+    let segment = state["segment"].as_u64();
+    assert_eq!(served.request("POST", "/api/note", &token, &note).0, 201);
+    // The state is that of the store that was opened again.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while served.request("GET", "/api/-/replication", &token, &Value::Null).1["segment"].as_u64()
+        <= segment
+    {
+        assert!(Instant::now() < deadline, "no segment after {state}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }
 
 #[test]

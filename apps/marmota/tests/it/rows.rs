@@ -51,6 +51,7 @@ fn rows_are_the_same_after_each_format() {
         text.lines().map(|line| line.split("\"created\"").next().unwrap().to_owned()).collect()
     };
     let before = exported(&[]);
+    assert_eq!(exported(&["--to", "-"]), before);
     assert_eq!(before.lines().count(), 3);
     assert!(before.starts_with(&ROWS[..ROWS.find("}\n").unwrap()]), "{before}");
     for format in ["csv", "json", "ndjson"] {

@@ -20,12 +20,12 @@
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
 use marmota_http::Metrics;
-use marmota_model::Result;
+use marmota_model::{Error, ErrorKind, Result};
 use marmota_rest::Diagnostics;
 use marmota_store::StoreBuilder;
 use serde_json::json;
@@ -89,6 +89,11 @@ pub(super) enum Replication {
 }
 
 impl Replicate {
+    /// Returns true if the server has a replica.
+    pub(super) const fn is_replica(&self) -> bool {
+        self.replica_of.is_some()
+    }
+
     /// Prepares the replication. A replica's file is made here, before the database is opened.
     pub(super) fn prepare(&self, url: &str) -> Result<Replication> {
         if let Some(target) = &self.replicate_to {
@@ -131,45 +136,29 @@ impl Replication {
         }
     }
 
+    /// Waits until the target has all commits so far.
+    ///
+    /// # Errors
+    /// Those of a target that does not answer or does not accept them in time.
+    pub(super) fn flush(&self, timeout: Duration) -> Result<()> {
+        let Self::Primary(replicator) = self else { return Ok(()) };
+        replicator.check_target()?;
+        match replicator.flush(timeout) {
+            true => Ok(()),
+            false => {
+                let target = replicator.status().target;
+                let message = format!("{target} does not have the last commits yet");
+                Err(Error::new(ErrorKind::Busy, message))
+            }
+        }
+    }
+
     fn status(&self) -> Option<ReplicationStatus> {
         match self {
             Self::None => None,
             Self::Primary(replicator) => Some(replicator.status()),
             Self::Replica(follower, _) => Some(follower.status()),
         }
-    }
-
-    /// Adds the state to the metrics.
-    pub(super) fn to_metrics(&self, metrics: &Metrics) {
-        if matches!(self, Self::None) {
-            return;
-        }
-        let replication = self.clone();
-        metrics.add_collector(move |text| {
-            let Some(status) = replication.status() else { return };
-            let mut add = |name: &str, kind: &str, value: f64| {
-                let _ = write!(
-                    text,
-                    "# TYPE marmota_replication_{name} {kind}\nmarmota_replication_{name} {value}\n"
-                );
-            };
-            add("lag_seconds", "gauge", status.lag_ms as f64 / 1_000.0);
-            add("epoch", "gauge", status.epoch as f64);
-            add("segment", "gauge", status.index as f64);
-            add("segments_total", "counter", status.segments as f64);
-            add("bytes_total", "counter", status.bytes as f64);
-            add("merged_total", "counter", status.merged as f64);
-            add("failing", "gauge", f64::from(u8::from(status.error.is_some())));
-        });
-    }
-
-    /// Adds the state to the routes for administrators.
-    pub(super) fn to_operations(&self, operations: Operations) -> Operations {
-        if matches!(self, Self::None) {
-            return operations;
-        }
-        let replication = self.clone();
-        operations.replication(move || replication.to_json())
     }
 
     /// Returns the state as JSON.
@@ -188,16 +177,75 @@ impl Replication {
             "error": status.error,
         })
     }
+}
+
+/// The replication of the open store, for metrics and routes. A store that is opened again has
+/// another one.
+#[derive(Clone)]
+pub(super) struct CurrentReplication(Arc<Mutex<Replication>>);
+
+impl Default for CurrentReplication {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(Replication::None)))
+    }
+}
+
+impl CurrentReplication {
+    /// Shows the replication of a store that was opened.
+    pub(super) fn set(&self, replication: Replication) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = replication;
+    }
+
+    fn get(&self) -> Replication {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn is_none(&self) -> bool {
+        matches!(self.get(), Replication::None)
+    }
+
+    /// Adds the state to the metrics.
+    pub(super) fn to_metrics(&self, metrics: &Metrics) {
+        if self.is_none() {
+            return;
+        }
+        let current = self.clone();
+        metrics.add_collector(move |text| {
+            let Some(status) = current.get().status() else { return };
+            let mut add = |name: &str, kind: &str, value: f64| {
+                let _ = write!(
+                    text,
+                    "# TYPE marmota_replication_{name} {kind}\nmarmota_replication_{name} {value}\n"
+                );
+            };
+            add("lag_seconds", "gauge", status.lag_ms as f64 / 1_000.0);
+            add("epoch", "gauge", status.epoch as f64);
+            add("segment", "gauge", status.index as f64);
+            add("segments_total", "counter", status.segments as f64);
+            add("bytes_total", "counter", status.bytes as f64);
+            add("merged_total", "counter", status.merged as f64);
+            add("failing", "gauge", f64::from(u8::from(status.error.is_some())));
+        });
+    }
+
+    /// Adds the state to the routes for administrators.
+    pub(super) fn to_operations(&self, operations: Operations) -> Operations {
+        if self.is_none() {
+            return operations;
+        }
+        let current = self.clone();
+        operations.replication(move || current.get().to_json())
+    }
 
     /// Adds the state to the diagnostics, and the lag of a replica to `/readyz`.
     pub(super) fn to_diagnostics(&self, diagnostics: Diagnostics) -> Diagnostics {
-        if matches!(self, Self::None) {
+        if self.is_none() {
             return diagnostics;
         }
-        let replication = self.clone();
-        let diagnostics = diagnostics.add_section("replication", move || replication.to_json());
-        match self.clone() {
-            Self::Replica(follower, lag_max_ms) => {
+        let current = self.clone();
+        let diagnostics = diagnostics.add_section("replication", move || current.get().to_json());
+        match self.get() {
+            Replication::Replica(follower, lag_max_ms) => {
                 diagnostics.ready_if(move || follower.status().lag_ms <= lag_max_ms)
             }
             _ => diagnostics,

@@ -74,7 +74,7 @@ pub(super) struct Export {
     /// Only rows that match this filter, as in REST: year > 1900 and name ~ 'cur'
     #[arg(long, value_name = "FILTER")]
     filter: Option<String>,
-    /// The file, which must not exist
+    /// The file, which must not exist; `-` is standard output
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
 }
@@ -108,7 +108,8 @@ impl Export {
     pub(super) fn run(&self, command: &Command) -> Done {
         let store = command.builder(command.url(&self.database))?.open()?;
         let table = store.table(&self.table)?;
-        let of_file = self.to.as_deref().and_then(RowFormat::of_path);
+        let file = self.to.as_deref().filter(|path| *path != Path::new("-"));
+        let of_file = file.and_then(RowFormat::of_path);
         let format = self.format.or(of_file).unwrap_or(RowFormat::Ndjson);
         let filter =
             self.filter.as_deref().map(|text| parse_filter(&table, text)?.into_expr_for(&table));
@@ -118,7 +119,7 @@ impl Export {
             fields: Some(table.all()),
             ..RowQuery::new()
         };
-        let out: Box<dyn Write> = match &self.to {
+        let out: Box<dyn Write> = match file {
             None => Box::new(io::stdout().lock()),
             Some(path) => Box::new(
                 File::create_new(path)
@@ -131,7 +132,7 @@ impl Export {
             ExportError::Store(error) => Box::<dyn std::error::Error>::from(error),
             ExportError::Output(error) => OutputError::from(error).into(),
         })?;
-        if let Some(path) = &self.to {
+        if let Some(path) = file {
             notice(format_args!("{}: {}", path.display(), counted(rows)));
         }
         store.close()?;

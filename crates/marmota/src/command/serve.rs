@@ -32,7 +32,7 @@
 //! | `/api/-/webhooks`: webhooks | `--webhooks`, or the file of tables has webhooks |
 //! | `/mcp`: agents | `--mcp` |
 //! | `/api/-/access`: what users may do | `--auth` |
-//! | `/api/-/jobs`: jobs | the database has some, by mails, webhooks or a schedule of backups |
+//! | `/api/-/jobs`: jobs | the database has some, by mails, webhooks or backups |
 //! | `/api/-/log`: the last lines of the logs | `--live-log`, `--auth` |
 //! | `/api/-/backups`: backups in a folder | `--backups`, `--auth` |
 //! | `/api/-/replication`: the state of the replication | `--replicate-to`, `--replica-of` |
@@ -107,7 +107,7 @@ impl Serve {
         let access_log = self.access_log.open(&reopen, watch.recent.as_ref())?;
         log::info!(target: "marmota", "starting: {}", super::program::line(command.version));
         #[cfg(feature = "replication")]
-        let watch = watch.replication(database.replication.clone());
+        watch.show_replication(database.replication.clone());
         let app_greeting = command.app_greeting()?;
         // A replica has what was inserted into its primary.
         if !database.is_replica() && app_greeting.is_none() {
@@ -239,7 +239,11 @@ impl Serve {
         let has_webhooks = self.webhooks.are_enabled(command)?;
         let builder = self.store.apply_to(builder, has_webhooks);
         let builder = if has_webhooks { marmota_webhooks::models(builder) } else { builder };
-        let builder = self.operators.backups.models(builder);
+        #[cfg(feature = "replication")]
+        let is_replica = self.replicate.is_replica();
+        #[cfg(not(feature = "replication"))]
+        let is_replica = false;
+        let builder = self.operators.backups.models(builder, is_replica);
         Ok(self.operators.observing(builder))
     }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! GET /api/-/backups       {"backups":[{"name":"backup-2026…","bytes":73728,…}],"restore":"…",…}
 //! POST /api/-/backups      makes a backup, and returns it
+//! PUT /api/-/backups/schedule   sets the times of backups
 //! ```
 //!
 //! Backups are made, verified and read on threads of their own, one at a time. With a schedule, a
@@ -17,7 +18,7 @@ use std::time::Duration;
 use marmota_auth::Auth;
 use marmota_http::{BodyStream, Method, Response};
 use marmota_jobs::{
-    CronPattern, Job, JobContext, JobFailure, JobOptions, Jobs, Worker, WorkerOptions,
+    CronPattern, Job, JobContext, JobFailure, JobOptions, Jobs, ScheduleRow, Worker, WorkerOptions,
 };
 use marmota_model::{Error, ErrorKind, Result, Timestamp, text};
 use marmota_rest::{ApiResult, admin_endpoint};
@@ -28,6 +29,7 @@ use marmota_store::thread_pool::ThreadPool;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::backup_schedule::{self, BackupSchedule};
 use super::{AdminRoute, Status};
 
 /// The beginning of the names, as that of the command `backup`.
@@ -55,8 +57,7 @@ const MAY: &str = "see and make backups";
 pub struct Backups {
     store: Store,
     folder: PathBuf,
-    keep: Option<usize>,
-    schedule: Option<CronPattern>,
+    schedule: BackupSchedule,
     restore: String,
     making: Arc<ThreadPool>,
     reading: Arc<ThreadPool>,
@@ -71,8 +72,7 @@ impl Backups {
         Self {
             store: store.clone(),
             folder: folder.into(),
-            keep: None,
-            schedule: None,
+            schedule: BackupSchedule::default(),
             restore: "marmota restore".to_owned(),
             making: pool("marmota-backup", 1),
             reading: pool("marmota-backup-read", DOWNLOADS_MAX),
@@ -90,24 +90,29 @@ impl Backups {
     /// # Ok::<(), marmota::Error>(())
     /// ```
     #[must_use]
-    pub fn keep(mut self, backups: usize) -> Self {
-        self.keep = Some(backups.max(1));
+    pub fn keep(self, backups: usize) -> Self {
+        self.schedule.change(|plan| plan.keep = Some(backups.max(1)));
         self
     }
 
-    /// Makes backups at these times, once [`Backups::start`] was called. Default: only by request.
+    /// Makes backups at these times, once [`Backups::start`] was called; administrators cannot change
+    /// them. Default: the times that administrators set, otherwise only by request.
     ///
     /// ```
     /// use marmota::operations::Backups;
+    /// # let folder = std::env::temp_dir().join(format!("marmota-schedule-{}", std::process::id()));
     /// let store = marmota::jobs::models(marmota::open("memory:")?).open()?;
-    /// let backups = Backups::new(&store, "backups").schedule("30 3 * * *".parse()?).keep(14);
-    /// let worker = backups.start()?.expect("it has a schedule");
-    /// worker.stop()?;
+    /// let backups = Backups::new(&store, &folder).schedule("30 3 * * *".parse()?).keep(14);
+    /// backups.start()?;
+    /// backups.stop()?;
     /// # Ok::<(), marmota::Error>(())
     /// ```
     #[must_use]
-    pub fn schedule(mut self, pattern: CronPattern) -> Self {
-        self.schedule = Some(pattern);
+    pub fn schedule(self, pattern: CronPattern) -> Self {
+        self.schedule.change(|plan| {
+            plan.pattern = Some(pattern);
+            plan.is_fixed = true;
+        });
         self
     }
 
@@ -130,20 +135,52 @@ impl Backups {
         self
     }
 
-    /// Starts the worker that makes backups at the times of the schedule; `None` without one. The
-    /// store needs the tables of jobs.
+    /// Starts to make backups at the times of the schedule: that of the program, or that of
+    /// administrators in the folder. The store needs the tables of jobs for one. Call
+    /// [`Backups::stop`] before the store is closed.
     ///
     /// # Errors
-    /// Those of [`Jobs::start`].
-    pub fn start(&self) -> Result<Option<Worker>> {
-        let Some(pattern) = &self.schedule else { return Ok(None) };
-        let backups = self.clone();
+    /// Those of [`Jobs::start`], and of the file with the schedule.
+    pub fn start(&self) -> Result<()> {
+        self.schedule.read(&self.folder)?;
+        self.schedule.replace_worker(&self.store, || self.worker())
+    }
+
+    /// Stops to make backups by schedule. Waits for one that is in progress.
+    ///
+    /// # Errors
+    /// Those of [`Worker::stop`].
+    pub fn stop(&self) -> Result<()> {
+        self.schedule.stop()
+    }
+
+    /// Starts the worker of the schedule, if there is one.
+    fn worker(&self) -> Result<Option<Worker>> {
+        let Some(pattern) = self.schedule.plan().pattern else { return Ok(None) };
+        let backups = Self { schedule: self.schedule.without_worker(), ..self.clone() };
         let jobs = Jobs::new(&self.store).register_with(move |_: MakeBackup, _| {
             let backups = backups.clone();
             async move { backups.make().map(drop).map_err(JobFailure::from) }
         })?;
-        let jobs = jobs.schedule("backup", pattern.clone(), MakeBackup {})?;
+        let jobs = jobs.schedule(backup_schedule::NAME, pattern, MakeBackup {})?;
         jobs.start(WorkerOptions::new().queue(QUEUE, 1)).map(Some)
+    }
+
+    /// Sets the schedule of administrators, and how many backups are kept.
+    fn set_schedule(&self, body: &[u8]) -> Result<Value> {
+        if !self.is_changeable() {
+            let message = "this server cannot make backups by a schedule: the database is a \
+                           replica, or has no tables of jobs";
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        self.schedule.set(&self.folder, body)?;
+        self.schedule.replace_worker(&self.store, || self.worker())?;
+        self.document()
+    }
+
+    /// Returns true if the store can have jobs, so that there can be a schedule.
+    fn is_changeable(&self) -> bool {
+        self.store.registry().of::<ScheduleRow>().is_ok()
     }
 
     /// Makes a backup, and removes old ones.
@@ -153,7 +190,7 @@ impl Backups {
         have_folder(&path, true)?;
         let manifest = self.store.backup_to(&path)?;
         log::info!(target: "marmota::operations", "made the backup {}", path.display());
-        if let Some(keep) = self.keep {
+        if let Some(keep) = self.schedule.plan().keep {
             for old in backup::keep_newest(&self.folder, BEGIN, keep)? {
                 log::info!(target: "marmota::operations", "removed the backup {}", old.display());
             }
@@ -198,11 +235,13 @@ impl Backups {
                 }),
             })
             .collect();
-        let next = self.schedule.as_ref().map(|pattern| pattern.next_after(Timestamp::now()));
+        let plan = self.schedule.plan();
+        let next = plan.pattern.as_ref().map(|pattern| pattern.next_after(Timestamp::now()));
         Ok(json!({
             "folder": self.folder.display().to_string(),
-            "keep": self.keep,
-            "schedule": self.schedule.as_ref().map(ToString::to_string),
+            "keep": plan.keep,
+            "schedule": plan.pattern.as_ref().map(ToString::to_string),
+            "is_changeable": !plan.is_fixed && self.is_changeable(),
             "next_at": next.transpose()?.map(|at| at.to_string()),
             "backups": backups,
         }))
@@ -221,7 +260,7 @@ impl Backups {
         })
     }
 
-    pub(super) fn routes(&self, auth: Option<&Auth>) -> [AdminRoute; 5] {
+    pub(super) fn routes(&self, auth: Option<&Auth>) -> [AdminRoute; 6] {
         let (get, post) = (Method::Get, Method::Post);
         let endpoint = |pool: &Arc<ThreadPool>, work: fn(&Self, &str) -> Result<Value>| {
             let (backups, pool) = (self.clone(), Arc::clone(pool));
@@ -252,6 +291,17 @@ impl Backups {
                 "seconds": begun.elapsed().as_secs_f64(),
             }))
         };
+        let (backups, pool) = (self.clone(), Arc::clone(&self.making));
+        let schedule = admin_endpoint(auth, MAY, move |request, caller| {
+            let (backups, pool) = (backups.clone(), Arc::clone(&pool));
+            let body = request.body().to_vec();
+            async move {
+                let done = on(&pool, move || backups.set_schedule(&body)).await?;
+                let by = caller.as_ref().map_or("a caller", |caller| &*caller.caller().name);
+                log::info!(target: "marmota::operations", "{by} has changed the schedule of backups");
+                Ok(Response::json_bytes(done.to_string().into_bytes()))
+            }
+        });
         let list = endpoint(&self.reading, |backups, _| backups.document());
         let make = endpoint(&self.making, |backups, _| backups.make());
         let verify = endpoint(&self.reading, verify);
@@ -259,6 +309,20 @@ impl Backups {
         [
             AdminRoute::new(get, "/backups", "Returns the backups, the newest first", list),
             AdminRoute::new(post, "/backups", "Makes a backup", make),
+            AdminRoute::new(
+                Method::Put,
+                "/backups/schedule",
+                "Sets the times of backups, and how many are kept",
+                schedule,
+            )
+            .body(json!({
+                "type": "object",
+                "properties": {
+                    "schedule": { "type": ["string", "null"] },
+                    "keep": { "type": ["integer", "null"], "minimum": 1, "maximum": u32::MAX },
+                },
+                "additionalProperties": false,
+            })),
             AdminRoute::new(
                 post,
                 "/backups/{backup}/verify",

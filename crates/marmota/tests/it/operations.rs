@@ -88,6 +88,55 @@ fn old_backups_are_removed_and_names_stay_in_the_folder() {
 }
 
 #[test]
+fn administrators_set_a_schedule_that_a_restart_keeps() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = marmota::jobs::models(marmota::open("memory:").unwrap()).open().unwrap();
+    let open = || Backups::new(&store, folder.path().join("backups")).keep(2);
+    let put = |backups: &Backups, body: serde_json::Value| {
+        let router = Operations::new(&store).backups(backups).router();
+        router.call(TestRequest::put("/api/-/backups/schedule").json(&body)).unwrap()
+    };
+    let jobs = || {
+        let router = Operations::new(&store).router();
+        json_of(&router.call(TestRequest::get("/api/-/jobs/overview")).unwrap())["schedules"]
+            .clone()
+    };
+    let backups = open();
+    backups.start().unwrap();
+    for (body, part) in [
+        (json!({ "schedule": "30 3 * *", "keep": 1 }), "has 4 fields"),
+        (json!({ "schedule": null, "keep": 0 }), "`keep` is 0"),
+        (json!({ "keeps": 1 }), "unknown field `keeps`"),
+    ] {
+        let refused = put(&backups, body);
+        assert_eq!(refused.status(), Status::BAD_REQUEST);
+        assert!(refused.text().contains(part), "{}", refused.text());
+    }
+    let set = json_of(&put(&backups, json!({ "schedule": "30 3 * * *", "keep": 5 })));
+    assert_eq!((&set["schedule"], &set["keep"]), (&json!("30 3 * * * UTC"), &json!(5)));
+    assert_eq!(set["is_changeable"], true);
+    backups.stop().unwrap();
+
+    let backups = open();
+    backups.start().unwrap();
+    let router = Operations::new(&store).backups(&backups).router();
+    let kept = json_of(&router.call(TestRequest::get("/api/-/backups")).unwrap());
+    assert_eq!((&kept["schedule"], &kept["keep"]), (&json!("30 3 * * * UTC"), &json!(5)));
+    assert!(jobs().to_string().contains("30 3 * * *"), "{}", jobs());
+    let set = json_of(&put(&backups, json!({ "schedule": null, "keep": null })));
+    assert_eq!(
+        (&set["schedule"], &set["next_at"]),
+        (&serde_json::Value::Null, &serde_json::Value::Null)
+    );
+    assert_eq!(jobs(), json!([]));
+    backups.stop().unwrap();
+
+    let fixed = open().schedule("0 4 * * *".parse().unwrap());
+    let refused = put(&fixed, json!({ "schedule": null, "keep": 3 }));
+    assert_eq!(refused.status(), Status::CONFLICT, "{}", refused.text());
+}
+
+#[test]
 fn the_routes_are_in_the_document_of_the_api() {
     let store = marmota::jobs::models(marmota::open("memory:").unwrap()).open().unwrap();
     let operations = Operations::new(&store);

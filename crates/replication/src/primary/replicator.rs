@@ -23,7 +23,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::log::log_tail::{Checkpoint, LogLength, LogTail, Note, Notes};
 use crate::log::page_tail::PageTail;
 use crate::log::record_tail::RecordTail;
-use crate::objects::claim::Identity;
+use crate::objects::claim::{self, Identity};
 use crate::objects::target::Target;
 use crate::options::{ReplicationMode, ReplicationOptions};
 use crate::primary::shipping;
@@ -163,6 +163,23 @@ impl Replicator {
     #[must_use]
     pub fn flush(&self, timeout: Duration) -> bool {
         self.0.flush(timeout)
+    }
+
+    /// Checks that the target answers, and that this is still its primary.
+    ///
+    /// # Errors
+    /// Those of the target; [`ErrorKind::Conflict`] if another primary has taken over.
+    pub fn check_target(&self) -> Result<()> {
+        let target = Target::open(&self.0.url, false)?;
+        let (epoch, index) = {
+            let state = self.0.state.lock();
+            (state.status.epoch, state.status.index)
+        };
+        let head = claim::head_of(&target, index)?;
+        match head.epoch == epoch {
+            true => Ok(()),
+            false => Err(claim::fenced(target.url(), &head)),
+        }
     }
 }
 

@@ -10,7 +10,7 @@
 //! | file | content |
 //! |---|---|
 //! | `app.toml` | a first table, and rights of all users |
-//! | `marmota.toml` | settings: users, live queries, statistics, files |
+//! | `marmota.toml` | settings: users, live queries, statistics, files, the log, backups |
 //! | `.gitignore` | the database and backups, which do not belong in version control |
 //!
 //! Nothing is overwritten.
@@ -49,6 +49,11 @@ diagnostics = true
 idempotency = true
 # The bytes of file fields.
 files = "data/files"
+# Administrators see the last lines of the log, and what took at least 100 ms.
+live_log = 1000
+slow_query_ms = 100
+# Administrators make backups, and set their schedule.
+backups = "backups"
 "#;
 
 /// The first tables and groups.

@@ -1,5 +1,8 @@
 //! The database of a running server with what is opened and closed together with it.
 
+#[cfg(feature = "app")]
+use std::time::Duration;
+
 use marmota_auth::Auth;
 #[cfg(not(feature = "mail"))]
 use marmota_auth::Settings;
@@ -27,8 +30,8 @@ pub(super) struct OpenDatabase {
     pub(super) replication: Replication,
     /// The webhooks, and the worker that sends their deliveries.
     webhooks: Option<(Webhooks, WebhookWorker)>,
-    /// The backups in a folder, and the worker that makes them at the times of a schedule.
-    backups: Option<(Backups, Option<marmota_jobs::Worker>)>,
+    /// The backups in a folder, made by a schedule if there is one.
+    backups: Option<Backups>,
     /// The accounts, with `--auth`.
     auth: Option<Auth>,
     /// Sends the mails of accounts.
@@ -85,14 +88,20 @@ impl OpenDatabase {
         false
     }
 
-    /// Returns true if the commits are copied to a target.
+    /// Waits until the target of the replication has all commits so far.
+    ///
+    /// # Errors
+    /// Those of a target that does not answer or does not accept them in time.
     #[cfg(feature = "app")]
     #[cfg_attr(not(feature = "replication"), allow(clippy::unused_self, reason = "with it"))]
-    pub(super) const fn is_replicated(&self) -> bool {
+    pub(super) fn flush_replication(&self, timeout: Duration) -> Result<()> {
         #[cfg(feature = "replication")]
-        return matches!(self.replication, Replication::Primary(_));
+        return self.replication.flush(timeout);
         #[cfg(not(feature = "replication"))]
-        false
+        {
+            let _ = timeout;
+            Ok(())
+        }
     }
 
     /// Opens the accounts, and starts what works in the background: the removal of bytes that no row
@@ -127,8 +136,10 @@ impl OpenDatabase {
         let is_replica = self.is_replica();
         let url = parts.command.url(&serve.database);
         if let Some(backups) = serve.operators.backups.open(&self.store, url) {
-            let worker = if is_replica { None } else { backups.start()? };
-            self.backups = Some((backups, worker));
+            if !is_replica {
+                backups.start()?;
+            }
+            self.backups = Some(backups);
         }
         if is_replica {
             return Ok(());
@@ -194,8 +205,8 @@ impl OpenDatabase {
     }
 
     /// Returns the backups, with `--backups`.
-    pub(super) fn backups(&self) -> Option<&Backups> {
-        self.backups.as_ref().map(|(backups, _)| backups)
+    pub(super) const fn backups(&self) -> Option<&Backups> {
+        self.backups.as_ref()
     }
 
     /// Returns REST over the store.
@@ -225,8 +236,8 @@ impl OpenDatabase {
         if let Some((_, worker)) = self.webhooks.take() {
             worker.stop()?;
         }
-        if let Some((_, Some(worker))) = self.backups.take() {
-            worker.stop()?;
+        if let Some(backups) = self.backups.take() {
+            backups.stop()?;
         }
         #[cfg(feature = "files")]
         if let Some(files) = &self.files {

@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! check the file, plan the steps     requests are answered
+//! wait for the replication's target  requests are answered
 //! stop what works in the background  requests are answered
 //! pause                              requests in progress end, new ones wait
 //! close the store, open it again     the engine executes the steps
@@ -131,11 +132,6 @@ impl LiveServer<'_> {
             let message = "this server has a replica: change the tables at its primary";
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        if self.database.is_replicated() {
-            let message = "the tables of a replicated database cannot change while it is served: \
-                           change the file, and start the server again";
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
         self.check_reopens()?;
         let new = match AppFormat::of_path(&path) {
             AppFormat::Toml => app.update_toml(&text)?,
@@ -157,6 +153,8 @@ impl LiveServer<'_> {
         let busy = |what: &str| {
             Error::new(ErrorKind::Busy, format!("{what}; nothing was changed, try again later"))
         };
+        // The store is closed when the target has all commits: clients do not wait for most of them.
+        self.database.flush_replication(PATIENCE).map_err(|error| busy(error.message()))?;
         // What works in the background may wait for other servers; clients do not wait for these.
         self.database.stop_background()?;
         let changes = self.changes.clone();
@@ -212,6 +210,8 @@ impl LiveServer<'_> {
     ) -> Result<(OpenDatabase, marmota_http::Router)> {
         let mut database =
             OpenDatabase::open(self.serve, self.parts.command, self.database_url, destructive)?;
+        #[cfg(feature = "replication")]
+        self.parts.watch.replication.set(database.replication.clone());
         let started = database.start(self.serve, self.parts).map_err(|error| of_start(&*error));
         let prepared = started.and_then(|()| {
             let Some(auth) = database.auth() else { return Ok(()) };

@@ -78,7 +78,7 @@ pub(super) struct Watch {
     pub(super) recent: Option<RecentLog>,
     /// The replication of the database.
     #[cfg(feature = "replication")]
-    replication: crate::command::replicate::Replication,
+    pub(super) replication: crate::command::replicate::CurrentReplication,
     /// The exporter of spans, with `--otlp`.
     #[cfg(feature = "otel")]
     telemetry: Option<crate::Telemetry>,
@@ -167,7 +167,7 @@ impl Operators {
             log,
             recent,
             #[cfg(feature = "replication")]
-            replication: crate::command::replicate::Replication::None,
+            replication: Default::default(),
             #[cfg(feature = "otel")]
             telemetry: None,
         })
@@ -175,17 +175,13 @@ impl Operators {
 }
 
 impl Watch {
-    /// Shows the state of the replication.
+    /// Shows the state of the replication, also of later ones.
     #[cfg(feature = "replication")]
-    pub(super) fn replication(
-        mut self,
-        replication: crate::command::replicate::Replication,
-    ) -> Self {
+    pub(super) fn show_replication(&self, replication: crate::command::replicate::Replication) {
+        self.replication.set(replication);
         if let Some(metrics) = &self.metrics {
-            replication.to_metrics(metrics);
+            self.replication.to_metrics(metrics);
         }
-        self.replication = replication;
-        self
     }
 
     /// Adds the log and the replication to the routes for administrators.

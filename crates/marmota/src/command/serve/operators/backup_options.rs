@@ -20,7 +20,7 @@ pub(crate) struct BackupOptions {
           value_parser = clap::value_parser!(u32).range(1..))]
     backup_keep: Option<u32>,
     /// Makes backups at these times, in UTC: minute, hour, day of month, month, day of week, for
-    /// example '30 3 * * *'
+    /// example '30 3 * * *'. Without it, administrators set the times in the browser
     #[arg(long, value_name = "PATTERN", requires = "backups", value_parser = pattern)]
     backup_schedule: Option<CronPattern>,
 }
@@ -31,11 +31,11 @@ impl BackupOptions {
         self.backups.is_some()
     }
 
-    /// Adds the tables of jobs to a store, for a schedule.
-    pub(crate) fn models(&self, builder: StoreBuilder) -> StoreBuilder {
-        match self.backup_schedule {
-            Some(_) => marmota_jobs::models(builder),
-            None => builder,
+    /// Adds the tables of jobs to a store, for a schedule. A replica has those of its primary.
+    pub(crate) fn models(&self, builder: StoreBuilder, is_replica: bool) -> StoreBuilder {
+        match self.is_on() && !is_replica {
+            true => marmota_jobs::models(builder),
+            false => builder,
         }
     }
 

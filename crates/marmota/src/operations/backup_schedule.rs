@@ -1,0 +1,175 @@
+//! When backups are made without a request, and how many are kept: set by the program, or by
+//! administrators, whose choice is in `schedule.json` in the folder of the backups.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use marmota_jobs::{CronPattern, ScheduleRow, Worker};
+use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::Store;
+use marmota_store::private_file;
+use serde::{Deserialize, Serialize};
+
+/// The name of the schedule among those of jobs.
+pub(super) const NAME: &str = "backup";
+/// The file in the folder of the backups.
+const FILE: &str = "schedule.json";
+
+/// The schedule of backups. Clones share it.
+#[derive(Clone, Default)]
+pub(super) struct BackupSchedule {
+    plan: Arc<Mutex<Plan>>,
+    /// Makes the backups at the times of the schedule.
+    worker: Arc<Mutex<Option<Worker>>>,
+}
+
+/// When backups are made, and how many are kept.
+#[derive(Clone, Default)]
+pub(super) struct Plan {
+    /// The times; `None` if backups are made by request only.
+    pub(super) pattern: Option<CronPattern>,
+    /// The number of backups that are kept; `None` for all.
+    pub(super) keep: Option<usize>,
+    /// True if the program sets the times, so that administrators cannot.
+    pub(super) is_fixed: bool,
+}
+
+/// A plan in the file, and in requests.
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct PlanText {
+    schedule: Option<String>,
+    keep: Option<usize>,
+}
+
+impl BackupSchedule {
+    /// Returns the current plan.
+    pub(super) fn plan(&self) -> Plan {
+        lock(&self.plan).clone()
+    }
+
+    /// Changes the plan of the program.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Plan)) {
+        change(&mut lock(&self.plan));
+    }
+
+    /// Returns the same plan without the worker, for the worker itself.
+    pub(super) fn without_worker(&self) -> Self {
+        Self { plan: Arc::clone(&self.plan), worker: Arc::default() }
+    }
+
+    /// Reads the plan of administrators, unless the program sets the times.
+    ///
+    /// # Errors
+    /// Those of a file that is there and cannot be read.
+    pub(super) fn read(&self, folder: &Path) -> Result<()> {
+        if self.plan().is_fixed {
+            return Ok(());
+        }
+        let path = folder.join(FILE);
+        let of_file = |error: &dyn std::fmt::Display| {
+            let message = format!("{} cannot be read: {error}; remove it", path.display());
+            Error::new(ErrorKind::Invalid, message)
+        };
+        let text = match std::fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(of_file(&error)),
+        };
+        let plan = parse(&text).map_err(|error| of_file(&error.message()))?;
+        *lock(&self.plan) = plan;
+        Ok(())
+    }
+
+    /// Replaces the plan by that of a request, in the file too.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] if the program sets the times, [`ErrorKind::Invalid`] for a plan that
+    /// cannot be read, [`ErrorKind::Io`] if the file cannot be written.
+    pub(super) fn set(&self, folder: &Path, body: &[u8]) -> Result<()> {
+        if self.plan().is_fixed {
+            let message = "the server was started with a schedule of backups: change the setting \
+                           `backup_schedule`";
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
+        let plan = parse(body)?;
+        let text =
+            PlanText { schedule: plan.pattern.as_ref().map(ToString::to_string), keep: plan.keep };
+        let path = folder.join(FILE);
+        private_file::have_folder(folder, false)?;
+        private_file::have_folder(&path, true)?;
+        let written = serde_json::to_vec(&text).map_err(std::io::Error::from).and_then(|text| {
+            let staged = path.with_extension("json.new");
+            let _ = std::fs::remove_file(&staged);
+            let mut file = private_file::create(&staged)?;
+            file.write_all(&text)?;
+            file.sync_all()?;
+            std::fs::rename(&staged, &path)
+        });
+        written.map_err(|error| {
+            let message = format!("{} cannot be written: {error}", path.display());
+            Error::new(ErrorKind::Io, message)
+        })?;
+        *lock(&self.plan) = plan;
+        Ok(())
+    }
+
+    /// Replaces the worker. Without one, the schedule is removed from those of jobs.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) fn replace_worker(
+        &self,
+        store: &Store,
+        start: impl FnOnce() -> Result<Option<Worker>>,
+    ) -> Result<()> {
+        let mut worker = lock(&self.worker);
+        if let Some(previous) = worker.take() {
+            previous.stop()?;
+        }
+        *worker = start()?;
+        if worker.is_none()
+            && store.registry().of::<ScheduleRow>().is_ok()
+            && store.get::<ScheduleRow>(NAME).optional().run()?.is_some()
+        {
+            store.delete::<ScheduleRow>(NAME).run()?;
+        }
+        Ok(())
+    }
+
+    /// Stops the worker.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(super) fn stop(&self) -> Result<()> {
+        let worker = lock(&self.worker).take();
+        worker.map_or(Ok(()), Worker::stop)
+    }
+}
+
+fn parse(text: &[u8]) -> Result<Plan> {
+    let of_text = |error: serde_json::Error| {
+        let message = format!(
+            "{error}; send an object such as {{\"schedule\":\"30 3 * * *\",\"keep\":14}}, with null \
+             for no schedule, or to keep all"
+        );
+        Error::new(ErrorKind::Invalid, message)
+    };
+    let PlanText { schedule, keep } = serde_json::from_slice(text).map_err(of_text)?;
+    if keep == Some(0) {
+        let message = "`keep` is 0; it must be at least 1, or null to keep all";
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    let pattern = schedule.map(|schedule| parse_pattern(&schedule)).transpose()?;
+    Ok(Plan { pattern, keep, is_fixed: false })
+}
+
+/// Reads a pattern as it is written by a person, or with the name of the time zone after it.
+fn parse_pattern(text: &str) -> Result<CronPattern> {
+    text.strip_suffix(" UTC").unwrap_or(text).parse()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
