@@ -41,6 +41,9 @@ struct Orm {
     /// Measure only these engines
     #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = Engine::parse)]
     engine: Vec<Engine>,
+    /// Measure this database, too; it must have no rows in a table `person`
+    #[arg(long, value_name = "NAME=URL", value_parser = Engine::parse_database)]
+    database: Vec<Engine>,
     /// Measure only these parts
     #[arg(long, value_delimiter = ',', value_name = "PART,…")]
     part: Vec<Part>,
@@ -106,7 +109,7 @@ impl Orm {
 
     fn engines(&self) -> Vec<Engine> {
         let named = |engine: &Engine| self.engine.is_empty() || self.engine.contains(engine);
-        Engine::all().into_iter().filter(named).collect()
+        Engine::all().into_iter().filter(named).chain(self.database.iter().cloned()).collect()
     }
 
     fn scale(&self) -> measure::Scale {

@@ -14,6 +14,7 @@ use marmota_store::thread_pool::ThreadPool;
 use marmota_store::wait::{OwnedPlace, WaitQueue};
 use parking_lot::{Condvar, Mutex};
 
+use crate::changes::BlockingFeed;
 use crate::connection::{BlockingDriver, SqlConnection};
 use crate::failure::{self, SqlFailure};
 use crate::pool::ConnectionPool;
@@ -106,6 +107,11 @@ impl BlockingShared {
         let error = failure.error();
         let message = format!("{}: {}", self.driver().place(), error.message());
         Error::new(error.kind(), message).with_source(error)
+    }
+
+    /// Returns the feed, if changes are recorded.
+    pub(crate) fn feed(&self) -> Option<&BlockingFeed> {
+        self.pool.feed()
     }
 
     /// Returns the driver.

@@ -10,7 +10,7 @@ use marmota::sqlite::baseline::{Baseline, BaselineRow, Cell, Statement};
 use marmota::store::operation::Operation;
 
 use super::engine::Engine;
-use super::record::Person;
+use super::record::{Person, people};
 
 /// Rows of one batch.
 pub(super) const BATCH_ROWS: usize = 500;
@@ -37,12 +37,28 @@ pub(super) struct Marmota {
     store: Store,
     by_sql: bool,
     transaction: Option<Transaction>,
+    /// The key before that of the first person.
+    last_key: i64,
+    keeps_rows: bool,
 }
 
 impl Marmota {
     pub(super) fn open(engine: &Engine, path: &Path) -> Result<Self> {
         let (store, by_sql) = (engine.open(path)?, engine.reads_by_sql());
-        Ok(Self { store, by_sql, transaction: None })
+        let keeps_rows = engine.keeps_rows();
+        let mut last_key = 0;
+        if keeps_rows {
+            if store.count::<Person>().run()? > 0 {
+                let message = "the table `person` has rows: measure an empty database";
+                return Err(Error::new(ErrorKind::Invalid, message));
+            }
+            // Keys are not used again.
+            if let Some(probe) = people(1).first() {
+                last_key = store.insert(probe).run()?;
+                store.delete::<Person>(last_key).run()?;
+            }
+        }
+        Ok(Self { store, by_sql, transaction: None, last_key, keeps_rows })
     }
 
     fn scope(&self) -> &marmota::store::Store {
@@ -53,10 +69,20 @@ impl Marmota {
     }
 }
 
-fn add(sum: &mut Sum, person: &Person) {
+impl Drop for Marmota {
+    fn drop(&mut self) {
+        if self.keeps_rows {
+            drop(self.transaction.take());
+            // If rows remain, the next measurement reports them.
+            let _ = self.store.delete_where(Person::ID.gt(self.last_key)).run();
+        }
+    }
+}
+
+fn add(sum: &mut Sum, person: &Person, last_key: i64) {
     // The timestamps are set by the store, so they are not compared.
     sum.add(
-        person.id,
+        person.id - last_key,
         person.first_name.len(),
         person.last_name.len(),
         person.balance.scaled(),
@@ -67,7 +93,7 @@ fn add(sum: &mut Sum, person: &Person) {
 }
 
 /// Adds a row to the checksum. A row that is not a person is not added, which makes the sum wrong.
-fn add_row(sum: &mut Sum, row: &[ValueRef<'_>]) {
+fn add_row(sum: &mut Sum, row: &[ValueRef<'_>], last_key: i64) {
     if let [
         ValueRef::Int(id),
         ValueRef::Text(first),
@@ -77,7 +103,7 @@ fn add_row(sum: &mut Sum, row: &[ValueRef<'_>]) {
         ..,
     ] = row
     {
-        sum.add(*id, first.len(), last.len(), balance.scaled(), met_at.micros(), 0, 0);
+        sum.add(*id - last_key, first.len(), last.len(), balance.scaled(), met_at.micros(), 0, 0);
     }
 }
 
@@ -105,13 +131,13 @@ impl Contender for Marmota {
             let text = format!("{SELECT} WHERE id=?");
             return ids.iter().try_for_each(|&id| {
                 let found = self.store.sql(&*text).bind(id).models::<Person>().run()?;
-                std::hint::black_box(&found).iter().for_each(|person| add(sum, person));
+                std::hint::black_box(&found).iter().for_each(|person| add(sum, person, 0));
                 Ok(())
             });
         }
         for &id in ids {
-            let person = self.store.get::<Person>(id).run()?;
-            add(sum, std::hint::black_box(&person));
+            let person = self.store.get::<Person>(id + self.last_key).run()?;
+            add(sum, std::hint::black_box(&person), self.last_key);
         }
         Ok(())
     }
@@ -121,21 +147,21 @@ impl Contender for Marmota {
             true => self.store.sql(SELECT).models::<Person>().run()?,
             false => self.store.list::<Person>().run()?,
         };
-        people.iter().for_each(|person| add(sum, person));
+        people.iter().for_each(|person| add(sum, person, self.last_key));
         Ok(())
     }
 
     fn scan(&mut self, sum: &mut Sum) -> Result<()> {
         if self.by_sql {
             let lent = self.store.sql(SELECT).map(|row| {
-                add_row(sum, row.values());
+                add_row(sum, row.values(), 0);
                 Ok(())
             });
             return lent.run().map(drop);
         }
         let table = self.store.table("person")?;
         let mut sink = |row: &[ValueRef<'_>]| {
-            add_row(sum, row);
+            add_row(sum, row, self.last_key);
             ControlFlow::Continue(())
         };
         self.store

@@ -1,6 +1,7 @@
 //! The rows of the table: engines and how they are opened, the settings of direct calls on the same
 //! SQLite, and mORMot 2's published figures.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use marmota::memory::Memory;
@@ -18,11 +19,11 @@ pub(super) const FIGURES: [&str; 7] =
 pub(super) const MORMOT_SOURCE: &str = "mORMot 2 extdb benchmark, measured on comparable hardware";
 
 /// A row of the table.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Engine {
     /// Its name on the command line.
-    pub(super) name: &'static str,
-    pub(super) title: &'static str,
+    pub(super) name: Cow<'static, str>,
+    pub(super) title: Cow<'static, str>,
     place: Place,
     /// The SQLite settings for the same measurement by direct calls; `None` for engines without
     /// SQLite.
@@ -33,7 +34,7 @@ pub(super) struct Engine {
     pub(super) mormot: Option<[f64; 7]>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     /// A file, with these options of its URL.
     Sqlite(&'static str),
@@ -49,6 +50,8 @@ enum Place {
     MemoryLogEncrypted,
     /// Rows of the memory engine, read through SQL.
     MemorySql,
+    /// The database of this URL, which has no people.
+    Url(String),
 }
 
 const FULL: &str = "PRAGMA cache_size=-65536; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL";
@@ -60,24 +63,24 @@ impl Engine {
     pub(super) fn all() -> Vec<Self> {
         vec![
             Self {
-                name: "sqlite-full",
-                title: "SQLite file, full",
+                name: "sqlite-full".into(),
+                title: "SQLite file, full".into(),
                 place: Place::Sqlite("durability=full"),
                 by_hand: Some(FULL),
                 plain: None,
                 mormot: Some([2.9, 133.0, 272.0, 692.0, 281.0, 1_290.0, 1_250.0]),
             },
             Self {
-                name: "sqlite-off",
-                title: "SQLite file, off",
+                name: "sqlite-off".into(),
+                title: "SQLite file, off".into(),
                 place: Place::Sqlite("durability=none"),
                 by_hand: Some(OFF),
                 plain: None,
                 mormot: Some([45.0, 680.0, 277.0, 813.0, 310.0, 1_300.0, 1_350.0]),
             },
             Self {
-                name: "sqlite-off-exclusive",
-                title: "SQLite file, off, exclusive",
+                name: "sqlite-off-exclusive".into(),
+                title: "SQLite file, off, exclusive".into(),
                 place: Place::Sqlite("durability=none&exclusive=true"),
                 by_hand: Some(EXCLUSIVE),
                 plain: None,
@@ -85,8 +88,8 @@ impl Engine {
             },
             #[cfg(feature = "encryption")]
             Self {
-                name: "sqlite-full-encrypted",
-                title: "SQLite file, full, encrypted",
+                name: "sqlite-full-encrypted".into(),
+                title: "SQLite file, full, encrypted".into(),
                 place: Place::Encrypted { alone: false },
                 by_hand: None,
                 plain: Some("sqlite-full"),
@@ -94,32 +97,32 @@ impl Engine {
             },
             #[cfg(feature = "encryption")]
             Self {
-                name: "sqlite-off-exclusive-encrypted",
-                title: "… off, exclusive, encrypted",
+                name: "sqlite-off-exclusive-encrypted".into(),
+                title: "… off, exclusive, encrypted".into(),
                 place: Place::Encrypted { alone: true },
                 by_hand: None,
                 plain: Some("sqlite-off-exclusive"),
                 mormot: Some([61.0, 644.0, 296.0, 827.0, 477.0, 1_220.0, 990.0]),
             },
             Self {
-                name: "sqlite-memory",
-                title: "SQLite memory",
+                name: "sqlite-memory".into(),
+                title: "SQLite memory".into(),
                 place: Place::SqliteMemory,
                 by_hand: Some(""),
                 plain: None,
                 mormot: Some([220.0, 842.0, 297.0, 739.0, 332.0, 1_280.0, 1_290.0]),
             },
             Self {
-                name: "memory",
-                title: "memory engine",
+                name: "memory".into(),
+                title: "memory engine".into(),
                 place: Place::Memory,
                 by_hand: None,
                 plain: None,
                 mormot: Some([838.0, 2_350.0, 835.0, 2_240.0, 966.0, 3_470.0, 3_620.0]),
             },
             Self {
-                name: "memory-log-full",
-                title: "memory engine, log full",
+                name: "memory-log-full".into(),
+                title: "memory engine, log full".into(),
                 place: Place::MemoryLog,
                 by_hand: None,
                 plain: None,
@@ -127,16 +130,16 @@ impl Engine {
             },
             #[cfg(feature = "encryption")]
             Self {
-                name: "memory-log-full-encrypted",
-                title: "… log full, encrypted",
+                name: "memory-log-full-encrypted".into(),
+                title: "… log full, encrypted".into(),
                 place: Place::MemoryLogEncrypted,
                 by_hand: None,
                 plain: Some("memory-log-full"),
                 mormot: None,
             },
             Self {
-                name: "memory-sql",
-                title: "memory engine, read through SQL",
+                name: "memory-sql".into(),
+                title: "memory engine, read through SQL".into(),
                 place: Place::MemorySql,
                 by_hand: None,
                 plain: None,
@@ -148,18 +151,32 @@ impl Engine {
     /// Returns the engine with this name.
     pub(super) fn parse(name: &str) -> std::result::Result<Self, String> {
         Self::all().into_iter().find(|engine| engine.name == name).ok_or_else(|| {
-            let names: Vec<_> = Self::all().iter().map(|engine| engine.name).collect();
+            let names: Vec<_> = Self::all().into_iter().map(|engine| engine.name).collect();
             format!("there is no engine {}; the engines are {}", excerpt(name), names.join(", "))
         })
+    }
+
+    /// Parses `NAME=URL`, a database whose rows are the caller's.
+    pub(super) fn parse_database(text: &str) -> std::result::Result<Self, String> {
+        let named = text.split_once('=').filter(|(name, url)| {
+            !name.is_empty() && !name.contains([':', '/']) && url.contains(':')
+        });
+        let Some((name, url)) = named else {
+            return Err("use NAME=URL, such as mariadb=mariadb://ada@localhost/bench".to_owned());
+        };
+        let name: Cow<'static, str> = name.to_owned().into();
+        let (title, place) = (name.clone(), Place::Url(url.to_owned()));
+        Ok(Self { name, title, place, by_hand: None, plain: None, mormot: None })
     }
 
     /// Opens the engine with the model of people; `path` is a new file for engines that use one.
     pub(super) fn open(&self, path: &Path) -> Result<Store> {
         let shown = path.display();
-        let builder = match self.place {
+        let builder = match &self.place {
+            Place::Url(url) => marmota::open(url)?,
             Place::Sqlite(options) => marmota::open(&format!("sqlite:{shown}?{options}"))?,
             #[cfg(feature = "encryption")]
-            Place::Encrypted { alone } => encrypted(path.to_owned(), alone)?,
+            Place::Encrypted { alone } => encrypted(path.to_owned(), *alone)?,
             Place::SqliteMemory => marmota::open("sqlite::memory:")?,
             Place::Memory => marmota::open("memory:")?,
             Place::MemoryLog => marmota::open(&format!("memory:{shown}?durability=full"))?,
@@ -180,6 +197,11 @@ impl Engine {
     /// Returns true if rows are read through SQL instead of the verbs.
     pub(super) fn reads_by_sql(&self) -> bool {
         self.place == Place::MemorySql
+    }
+
+    /// Returns true if the rows remain after a measurement, unless they are deleted.
+    pub(super) const fn keeps_rows(&self) -> bool {
+        matches!(self.place, Place::Url(_))
     }
 
     /// Returns true if direct calls use a file.

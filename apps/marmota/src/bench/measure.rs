@@ -1,6 +1,7 @@
 //! The table of engines: measures each figure, and compares the rows that are read with those that
 //! were inserted.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -37,9 +38,9 @@ pub(super) struct Figure {
 /// A row of the table.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct EngineRow {
-    pub(super) engine: &'static str,
+    pub(super) engine: Cow<'static, str>,
     #[serde(skip)]
-    pub(super) title: &'static str,
+    pub(super) title: Cow<'static, str>,
     /// In the order of [`FIGURES`], as all figures here.
     pub(super) marmota: Vec<Figure>,
     pub(super) by_hand: Option<Vec<Figure>>,
@@ -69,8 +70,8 @@ pub(super) fn engines(engines: &[Engine], scale: &Scale, folder: &Path) -> Resul
             }
         }
         rows.push(EngineRow {
-            engine: engine.name,
-            title: engine.title,
+            engine: engine.name.clone(),
+            title: engine.title.clone(),
             marmota: medians(&own),
             by_hand: engine.by_hand.map(|_| medians(&by_hand)),
             plain: engine.plain,

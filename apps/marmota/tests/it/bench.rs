@@ -39,3 +39,17 @@ fn one_engine_can_be_named_and_an_unknown_one_is_refused() {
     let out = folder.run(&["bench", "orm", "--engine", "oracle"]).with(2);
     assert!(out.contains("there is no engine oracle; the engines are sqlite-full"), "{out}");
 }
+
+#[test]
+fn a_database_is_measured_and_left_without_people() {
+    let folder = Folder::new();
+    let words = ["bench", "orm", "--rows", "1000", "--rounds", "2", "--part", "engines"];
+    let own = ["--engine", "memory", "--database", "mine=sqlite:own.db"];
+    let words = [&words[..], &own].concat();
+    for _ in 0..2 {
+        let out = folder.run(&words).with(0);
+        assert!(out.contains("memory engine") && out.contains("\nmine "), "{out}");
+    }
+    let out = folder.run(&["bench", "orm", "--database", "postgres://ada@db/app"]).with(2);
+    assert!(out.contains("use NAME=URL"), "{out}");
+}

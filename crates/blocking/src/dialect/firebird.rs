@@ -69,6 +69,7 @@ pub const FIREBIRD: Dialect = Dialect {
         modify: ColumnChange::Parts,
         drop_reference: "DROP CONSTRAINT {}",
         table_drops_index: false,
+        folds_names: false,
         nulls_are_equal: false,
         index_bytes_max: None,
         lock: None,
@@ -119,4 +120,5 @@ pub const FIREBIRD: Dialect = Dialect {
     isolation: ["", "", ""],
     savepoints: ["SAVEPOINT {}", "RELEASE SAVEPOINT {}", "ROLLBACK TO SAVEPOINT {}"],
     guards_savepoints: false,
+    feed: None,
 };

@@ -67,6 +67,7 @@ pub const ORACLE: Dialect = Dialect {
         modify: ColumnChange::Whole("MODIFY "),
         drop_reference: "DROP CONSTRAINT {}",
         table_drops_index: false,
+        folds_names: false,
         nulls_are_equal: false,
         index_bytes_max: None,
         lock: None,
@@ -111,4 +112,5 @@ pub const ORACLE: Dialect = Dialect {
     ],
     savepoints: ["SAVEPOINT {}", "", "ROLLBACK TO SAVEPOINT {}"],
     guards_savepoints: false,
+    feed: None,
 };

@@ -78,6 +78,7 @@ pub const POSTGRES: Dialect = Dialect {
         modify: ColumnChange::Parts,
         drop_reference: "DROP CONSTRAINT {}",
         table_drops_index: false,
+        folds_names: false,
         nulls_are_equal: false,
         index_bytes_max: None,
         lock: Some([
@@ -134,4 +135,5 @@ pub const POSTGRES: Dialect = Dialect {
     ],
     savepoints: ["SAVEPOINT {}", "RELEASE SAVEPOINT {}", "ROLLBACK TO SAVEPOINT {}"],
     guards_savepoints: true,
+    feed: None,
 };

@@ -4,6 +4,8 @@
 
 use marmota_model::ValueForm;
 
+use super::feed::FeedRules;
+
 /// How the SQL of a database differs from that of others.
 #[derive(Clone, Debug)]
 pub struct Dialect {
@@ -47,6 +49,8 @@ pub struct Dialect {
     pub savepoints: [&'static str; 3],
     /// True if a statement on a savepoint that does not exist fails the whole transaction.
     pub guards_savepoints: bool,
+    /// How changes are recorded for the change feed; `None` if they are not.
+    pub feed: Option<&'static FeedRules>,
 }
 
 /// The types of columns, in the form in which the catalog reports them.
@@ -160,6 +164,8 @@ pub struct DefinitionRules {
     pub drop_reference: &'static str,
     /// True if an index is dropped by `ALTER TABLE`.
     pub table_drops_index: bool,
+    /// True if names of columns are compared without regard to case.
+    pub folds_names: bool,
     /// True if NULLs are equal in a unique index, so that it has to leave them out.
     pub nulls_are_equal: bool,
     /// The most bytes of an index; a longer one has the begin of its texts.

@@ -71,6 +71,7 @@ pub const SQL_SERVER: Dialect = Dialect {
         modify: ColumnChange::Whole("ALTER COLUMN "),
         drop_reference: "DROP CONSTRAINT {}",
         table_drops_index: false,
+        folds_names: false,
         nulls_are_equal: true,
         index_bytes_max: None,
         lock: None,
@@ -118,4 +119,5 @@ pub const SQL_SERVER: Dialect = Dialect {
     ],
     savepoints: ["SAVE TRANSACTION {}", "", "ROLLBACK TRANSACTION {}"],
     guards_savepoints: false,
+    feed: None,
 };

@@ -34,6 +34,9 @@ pub(super) fn compare(
         was.clone_into(&mut there);
     }
     let dialect = run.dialect();
+    if dialect.definitions.folds_names {
+        layout = layout.map(|layout| layout.spelled_as(table));
+    }
     let mut comparison =
         Comparison { steps: TableSteps { table, there, steps: &mut *steps }, tables, dialect };
     match layout {

@@ -1,7 +1,7 @@
 //! The structure of the database: a table's columns, references and indexes, as reported by
 //! its catalog.
 
-use marmota_model::{Field, OnDelete, Result};
+use marmota_model::{Field, OnDelete, Result, Table};
 use marmota_sql::on_delete_of;
 
 use super::Preparing;
@@ -89,6 +89,21 @@ impl Layout {
             }
         })?;
         Ok(Some(layout))
+    }
+
+    /// Returns the layout with the names of a table's fields as the table spells them, for a database
+    /// that compares names without regard to case.
+    pub(super) fn spelled_as(mut self, table: &Table) -> Self {
+        let of_columns = self.columns.iter_mut().map(|column| &mut column.name);
+        let of_references = self.references.iter_mut().map(|reference| &mut reference.column);
+        let of_indexes = self.indexes.iter_mut().flat_map(|index| &mut index.columns);
+        for name in of_columns.chain(of_references).chain(of_indexes) {
+            let is_it = |field: &&Field| field.name.eq_ignore_ascii_case(name);
+            if let Some(field) = table.fields().iter().find(is_it) {
+                (*field.name).clone_into(name);
+            }
+        }
+        self
     }
 
     /// Returns the column `name`.

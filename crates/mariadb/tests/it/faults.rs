@@ -211,3 +211,22 @@ fn a_transaction_ends_while_as_many_wait_for_its_lock_as_may_be_open() {
     });
     assert_eq!(store.get::<Note>(id).run().unwrap().count, 5);
 }
+
+#[test]
+fn names_of_columns_are_compared_without_regard_to_case() {
+    let url = server().make_database().unwrap();
+    let by_hand = Mariadb::from_url(&url).unwrap();
+    by_hand
+        .execute(
+            "CREATE TABLE note (\"ID\" BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,\
+             \"Name\" VARCHAR(40) CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin NOT NULL UNIQUE,\
+             \"Count\" BIGINT NOT NULL,\"PHOTO\" LONGBLOB NOT NULL)",
+        )
+        .unwrap();
+    let builder = Store::builder(Mariadb::from_url(&url).unwrap()).model::<Note>();
+    let plan = builder.plan().unwrap();
+    assert!(plan.steps.iter().all(|step| step.table != "note"), "{plan:?}");
+    let store = open(&url);
+    let id = store.insert(&note("a")).run().unwrap();
+    assert_eq!(store.get::<Note>(id).run().unwrap().name, "a");
+}

@@ -16,8 +16,8 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// What a request that has this header reads.
 pub(crate) struct After {
-    /// The store for the request. If other processes may write to the database, it uses no cache: a
-    /// cached row can be older than the position.
+    /// The store for the request. If the cache is notified of writes by other processes, or not at
+    /// all, it uses no cache: a cached row can be older than the position.
     pub(crate) store: Store,
     /// The position, if it is not reached yet.
     awaited: Option<Position>,
@@ -34,8 +34,10 @@ impl After {
         let position: Position = text.trim().parse()?;
         let awaited = if store.has_reached(position)? { None } else { Some(position) };
         let capability = store.capability();
-        let has_other_writers = capability.shared_commits || capability.shared_file;
-        let store = if has_other_writers { store.without_cache() } else { store.clone() };
+        // Polled commits invalidate the cache before they are reached.
+        let is_notified = capability.shared_commits && !capability.polled_commits;
+        let may_be_older = is_notified || capability.shared_file;
+        let store = if may_be_older { store.without_cache() } else { store.clone() };
         Ok(Some(Self { store, awaited }))
     }
 
