@@ -150,7 +150,9 @@ pub(crate) fn end(
     shared: &BlockingShared,
 ) -> Result<Option<NonZeroU64>> {
     match shared.feed() {
-        Some(feed) if commits && how != Transacting::ReadOnly => feed.commit(connection, how, shared),
+        Some(feed) if commits && how != Transacting::ReadOnly => {
+            feed.commit(connection, how, shared)
+        }
         _ => connection.end(commits).map(|()| None).map_err(|failure| failure.error()),
     }
 }

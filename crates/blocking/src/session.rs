@@ -78,7 +78,16 @@ enum Origin {
 impl BlockingSession {
     pub(crate) fn new(shared: Arc<BlockingShared>, gets: Arc<GetQueue>) -> Self {
         let (tables, running, pending) = (shared.known(), InFlight::new(), Vec::new());
-        Self { shared, tables, running, gets, pending, transaction: None, shares: false, actor: None }
+        Self {
+            shared,
+            tables,
+            running,
+            gets,
+            pending,
+            transaction: None,
+            shares: false,
+            actor: None,
+        }
     }
 
     /// Returns a session for the steps of a batch, in the same transaction if there is one.

@@ -19,7 +19,7 @@ mod feed_race;
 pub(crate) struct Tally {
     pub(crate) id: i64,
     pub(crate) count: i64,
-    #[model(unique)]
+    #[model(unique, max = 250)]
     pub(crate) label: Option<String>,
 }
 

@@ -34,7 +34,8 @@ impl RecordedRows for TriggerText {
         let actor = actor.map_err(|_| damaged("the name of an actor is not UTF-8"))?;
         let (before, rest) = row(rest)?;
         let (after, rest) = row(rest)?;
-        let rows = |row: EncodedRow<'b>, has_row: bool| if has_row { vec![row] } else { Vec::new() };
+        let rows =
+            |row: EncodedRow<'b>, has_row: bool| if has_row { vec![row] } else { Vec::new() };
         let before = rows(before, kind != ChangeKind::Insert);
         let after = rows(after, kind != ChangeKind::Delete);
         Ok((ChangedRows { kind, table, actor, before, after }, rest))

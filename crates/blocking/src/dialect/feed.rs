@@ -190,9 +190,9 @@ fn value_sql(field: &Field, of: &str, digests: bool) -> String {
     match field.kind.form() {
         ValueForm::Blob if field.kind == Kind::Blob && !digests => "'-'".to_owned(),
         ValueForm::Blob if field.kind == Kind::Blob => field_sql(&format!("md5({column})")),
-        ValueForm::Text | ValueForm::Json => field_sql(&format!(
-            "cast(convert({column} using utf8mb4) as binary)"
-        )),
+        ValueForm::Text | ValueForm::Json => {
+            field_sql(&format!("cast(convert({column} using utf8mb4) as binary)"))
+        }
         ValueForm::Uuid => field_sql(&format!("lower(hex({column}))")),
         // A single-precision column becomes the number that reads return.
         ValueForm::Float => field_sql(&format!("({column}+0e0)")),

@@ -46,7 +46,10 @@ fn no_cached_row_is_older_than_a_position_that_was_reached() {
             0 | 1 => drop(writer.increment(Tally::COUNT, key, 1).run().unwrap()),
             2 => writer.execute("UPDATE tally SET count=count+1").run().map(drop).unwrap(),
             _ => {
-                writer.transaction(|tx| tx.increment(Tally::COUNT, key, 1).run()).map(drop).unwrap();
+                writer
+                    .transaction(|tx| tx.increment(Tally::COUNT, key, 1).run())
+                    .map(drop)
+                    .unwrap();
             }
         }
         assert_eq!(count(writer, key), round);
@@ -85,8 +88,6 @@ fn nothing_is_cached_while_the_server_is_away() {
     }
     own.resume().unwrap();
     wait_until("the server is back", || plain.increment(Tally::COUNT, key, 1).run().is_ok());
-    wait_until("the new row", || {
-        store.get::<Tally>(key).run().is_ok_and(|row| row.count == 1)
-    });
+    wait_until("the new row", || store.get::<Tally>(key).run().is_ok_and(|row| row.count == 1));
     keep(&store, key);
 }

@@ -23,7 +23,9 @@ fn kill(number: u64) -> String {
 
 fn kinds(stream: &mut ChangeStream) -> Vec<ChangeKind> {
     match block_on(stream.next()).unwrap() {
-        Some(FeedEvent::Commit(commit)) => commit.changes.iter().map(|change| change.kind).collect(),
+        Some(FeedEvent::Commit(commit)) => {
+            commit.changes.iter().map(|change| change.kind).collect()
+        }
         other => panic!("no commit: {other:?}"),
     }
 }
@@ -75,13 +77,15 @@ fn changes_by_other_programs_are_recorded() {
         &[Insert, Delete],
     );
     // What is undone, and what changes nothing, is not there.
-    let sql = "BEGIN NOT ATOMIC START TRANSACTION; INSERT INTO tally(count) VALUES (3); ROLLBACK; END";
+    let sql =
+        "BEGIN NOT ATOMIC START TRANSACTION; INSERT INTO tally(count) VALUES (3); ROLLBACK; END";
     by_hand.execute(sql).unwrap();
     by_hand.execute("UPDATE tally SET count=count").unwrap();
     // More than one commit has.
-    run("INSERT INTO tally(count,label) SELECT 9,concat(seq,repeat('x',200)) FROM seq_1_to_1000", &[
-        Insert; 1000
-    ]);
+    run(
+        "INSERT INTO tally(count,label) SELECT 9,concat(seq,repeat('x',200)) FROM seq_1_to_1000",
+        &[Insert; 1000],
+    );
     run("DELETE FROM tally WHERE count=9", &[Delete; 1000]);
     end(&store);
     Received::read(store.changes().unwrap().from(start).unwrap()).assert_is(&store);
@@ -98,10 +102,7 @@ fn a_change_of_another_program_has_an_earlier_number_than_one_that_follows_it() 
         match round % 3 {
             0 => drop(store.increment(Tally::COUNT, id, 1).run().unwrap()),
             1 => drop(store.patch::<Tally>(id).set(Tally::COUNT, round).run().unwrap()),
-            _ => store
-                .transaction(|tx| tx.increment(Tally::COUNT, id, 1).run())
-                .map(drop)
-                .unwrap(),
+            _ => store.transaction(|tx| tx.increment(Tally::COUNT, id, 1).run()).map(drop).unwrap(),
         }
     }
     end(&store);
@@ -132,7 +133,11 @@ fn a_large_transaction_is_several_commits_which_are_visible_together() {
     let mut stream = store.changes().unwrap();
     let row = |count, text: usize| {
         // The bytes of the label are limited by its index, those of the row by its number.
-        Tally { count, label: Some(format!("{count}{}", "y".repeat(text.min(200)))), ..Tally::default() }
+        Tally {
+            count,
+            label: Some(format!("{count}{}", "y".repeat(text.min(200)))),
+            ..Tally::default()
+        }
     };
     let rows: Vec<Tally> = (0..TEXT as i64).map(|count| row(count, TEXT)).collect();
     store.insert_many(&rows).run().unwrap();
@@ -171,7 +176,8 @@ fn a_user_without_the_right_to_create_triggers_gets_an_error_that_names_it() {
     let name = url.rsplit('/').next().unwrap();
     let all = format!("feed_{name}");
     server().execute(&format!("CREATE USER {all} IDENTIFIED BY 'guest'")).unwrap();
-    let rights = "SELECT,INSERT,UPDATE,DELETE,CREATE,ALTER,INDEX,REFERENCES,CREATE TEMPORARY TABLES";
+    let rights =
+        "SELECT,INSERT,UPDATE,DELETE,CREATE,ALTER,INDEX,REFERENCES,CREATE TEMPORARY TABLES";
     server().execute(&format!("GRANT {rights} ON {name}.* TO {all}")).unwrap();
     let guest = format!("mariadb://{all}:guest@127.0.0.1:{}/{name}", server().port());
     let open = || {

@@ -30,7 +30,7 @@ fn server() -> &'static TemporaryMariadb {
 pub(crate) struct Tally {
     pub(crate) id: i64,
     pub(crate) count: i64,
-    #[model(unique)]
+    #[model(unique, max = 250)]
     pub(crate) label: Option<String>,
 }
 
