@@ -6,14 +6,12 @@ mod rows;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use marmota_model::{Error, ErrorKind, Result, Value, ValueForm};
+use marmota_model::{Result, Value, ValueForm};
 use marmota_store::change::ChangeRecorder;
 
 use crate::connection::{ReadAs, SqlConnection, Transacting};
 use crate::dialect::FeedRules;
 use crate::failure::SqlFailure;
-use crate::prepare::with_lock;
-use crate::shared::BlockingShared;
 use crate::statement::column::text_literal;
 
 pub(crate) use self::rows::TriggerText;
@@ -25,44 +23,9 @@ pub(crate) struct BlockingFeed {
 }
 
 impl BlockingFeed {
-    /// Creates the tables and triggers that are missing.
-    ///
-    /// # Errors
-    /// [`ErrorKind::Unsupported`] if the database has no feed; those of the database.
-    pub(crate) fn install(
-        recorder: &Arc<ChangeRecorder>,
-        connection: &mut dyn SqlConnection,
-        place: &str,
-    ) -> Result<Self> {
-        let dialect = connection.dialect();
-        let Some(rules) = dialect.feed else {
-            let message = format!("{} has no change feed", dialect.name);
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        };
-        with_lock(connection, place, |run| {
-            for sql in rules.tables {
-                run.execute(sql).map_err(refused)?;
-            }
-            let mut existing = Vec::new();
-            run.query(rules.triggers, 2, |row| existing.push((row[0].clone(), row[1].clone())))?;
-            for table in recorder.tables() {
-                let name = table.table().name();
-                let own = existing.iter().filter(|(_, of)| of.eq_ignore_ascii_case(name));
-                let (own, wanted) = (own.collect::<Vec<_>>(), (rules.define)(table));
-                for (trigger, _) in &own {
-                    if !wanted.iter().any(|(wanted, _)| wanted == trigger) {
-                        run.execute(&drop_trigger(trigger)).map_err(refused)?;
-                    }
-                }
-                for (trigger, sql) in &wanted {
-                    if !own.iter().any(|(existing, _)| existing == trigger) {
-                        run.execute(sql).map_err(refused)?;
-                    }
-                }
-            }
-            Ok(())
-        })?;
-        Ok(Self { recorder: Arc::clone(recorder), rules })
+    /// Creates the feed of a database whose tables and triggers exist.
+    pub(crate) fn new(recorder: &Arc<ChangeRecorder>, rules: &'static FeedRules) -> Self {
+        Self { recorder: Arc::clone(recorder), rules }
     }
 
     /// Prepares a connection.
@@ -95,25 +58,18 @@ impl BlockingFeed {
     }
 
     /// Numbers the changes of a transaction, and commits it. Returns the number, if it has changes.
+    /// Those of other programs must have been numbered before one that is serializable ends: its own
+    /// reads of these rows would lock them.
     ///
     /// # Errors
     /// Those of the database; then the transaction is rolled back, or its result is unknown.
-    fn commit(
+    pub(crate) fn commit(
         &self,
         connection: &mut dyn SqlConnection,
         how: Transacting,
-        shared: &BlockingShared,
     ) -> Result<Option<NonZeroU64>> {
         let sql = match how {
-            Transacting::Serializable => {
-                // Its own reads of these rows would lock them.
-                let collected = shared.with_connection(|connection| self.collect(connection));
-                if let Err(error) = collected {
-                    let _ = connection.end(false);
-                    return Err(error);
-                }
-                self.rules.commit_own
-            }
+            Transacting::Serializable => self.rules.commit_own,
             _ => self.rules.commit_all,
         };
         let mut number = None;
@@ -137,54 +93,4 @@ impl BlockingFeed {
             }
         }
     }
-}
-
-/// Ends a transaction. Returns the number of its commit, if changes were recorded.
-///
-/// # Errors
-/// Those of the database.
-pub(crate) fn end(
-    connection: &mut dyn SqlConnection,
-    how: Transacting,
-    commits: bool,
-    shared: &BlockingShared,
-) -> Result<Option<NonZeroU64>> {
-    match shared.feed() {
-        Some(feed) if commits && how != Transacting::ReadOnly => {
-            feed.commit(connection, how, shared)
-        }
-        _ => connection.end(commits).map(|()| None).map_err(|failure| failure.error()),
-    }
-}
-
-/// Drops the triggers and tables of the feed, except the table of commits.
-///
-/// # Errors
-/// [`ErrorKind::Unsupported`] if the database has no feed; those of the database.
-pub(crate) fn uninstall(connection: &mut dyn SqlConnection, place: &str) -> Result<()> {
-    let dialect = connection.dialect();
-    let Some(rules) = dialect.feed else {
-        let message = format!("{} has no change feed", dialect.name);
-        return Err(Error::new(ErrorKind::Unsupported, message));
-    };
-    with_lock(connection, place, |run| {
-        let mut existing = Vec::new();
-        run.query(rules.triggers, 2, |row| existing.push(row[0].clone()))?;
-        existing.iter().try_for_each(|trigger| run.execute(&drop_trigger(trigger)))
-    })
-}
-
-fn drop_trigger(name: &str) -> String {
-    format!("DROP TRIGGER IF EXISTS {}", marmota_sql::quoted(name))
-}
-
-#[cold]
-fn refused(error: Error) -> Error {
-    let message = format!(
-        "the triggers of the change feed cannot be created: {}; the user of the database needs the \
-         rights CREATE, TRIGGER and CREATE TEMPORARY TABLES, and with a binary log the server needs \
-         `log_bin_trust_function_creators=1`",
-        error.message()
-    );
-    Error::new(error.kind(), message).with_source(error)
 }

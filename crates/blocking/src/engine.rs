@@ -11,7 +11,7 @@ use marmota_store::change::{ChangeRecorder, RecordedRows};
 use marmota_store::engine::{Capability, Engine, Session};
 use marmota_store::plan::{Destructive, Plan};
 
-use crate::changes::{self, BlockingFeed, TriggerText};
+use crate::changes::{BlockingFeed, TriggerText};
 use crate::connection::{BlockingDriver, SqlConnection, Transacting};
 use crate::prepare;
 use crate::session::{BlockingSession, GetQueue};
@@ -83,7 +83,7 @@ impl<O> BlockingEngine<O> {
             let how = Transacting::Committed;
             connection.begin(how).map_err(|failure| failure.error())?;
             let done = execute(connection);
-            let ended = changes::end(connection, how, done.is_ok(), &self.shared);
+            let ended = self.shared.end(connection, how, done.is_ok());
             done.and_then(|()| ended.map(drop))
         })
     }
@@ -97,7 +97,7 @@ impl<O> BlockingEngine<O> {
     /// [`Unsupported`](ErrorKind::Unsupported) if the database has no change feed; otherwise the
     /// error of the server.
     pub fn remove_change_triggers(&self) -> Result<()> {
-        self.shared.with_connection(|connection| changes::uninstall(connection, self.place()))
+        self.shared.with_connection(|connection| prepare::feed::uninstall(connection, self.place()))
     }
 
     fn shut(&self) -> Result<()> {
@@ -161,10 +161,10 @@ impl<O: 'static> Engine for BlockingEngine<O> {
 
     fn record_changes(&self, recorder: &Arc<ChangeRecorder>) -> Result<()> {
         let place = self.place();
-        let feed = self
+        let rules = self
             .shared
-            .with_connection(|connection| BlockingFeed::install(recorder, connection, place))?;
-        self.shared.pool.record(feed);
+            .with_connection(|connection| prepare::feed::install(recorder, connection, place))?;
+        self.shared.pool.record(BlockingFeed::new(recorder, rules));
         Ok(())
     }
 

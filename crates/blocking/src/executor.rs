@@ -26,7 +26,6 @@ use marmota_store::operation::{
 use marmota_store::refusal;
 use marmota_store::tables::KnownTables;
 
-use crate::changes;
 use crate::connection::{ReadAs, SqlConnection, Transacting, WriteCount};
 use crate::dialect::Dialect;
 use crate::failure::{self, FailureCause, SqlFailure, lost_race};
@@ -293,7 +292,7 @@ impl<'c> SqlExecutor<'c> {
     }
 
     fn end(&mut self, how: Transacting, commits: bool) -> Result<()> {
-        self.commit = changes::end(self.connection, how, commits, self.shared)?;
+        self.commit = self.shared.end(self.connection, how, commits)?;
         Ok(())
     }
 

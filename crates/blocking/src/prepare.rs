@@ -3,10 +3,12 @@
 //! and continues there.
 //!
 //! `layout.rs` reads the structure of the database, `definition.rs` has the structure that a model
-//! needs, and `comparison.rs` makes the steps between the two.
+//! needs, and `comparison.rs` makes the steps between the two. `feed.rs` has the triggers of the change
+//! feed.
 
 mod comparison;
 mod definition;
+pub(crate) mod feed;
 mod layout;
 
 use std::sync::Arc;
@@ -46,7 +48,7 @@ pub(crate) fn migrate(
 }
 
 /// Runs `work` under the lock of migrations, if the database has one.
-pub(crate) fn with_lock<T>(
+fn with_lock<T>(
     connection: &mut dyn SqlConnection,
     place: &str,
     work: impl FnOnce(&mut Preparing<'_>) -> Result<T>,
@@ -80,7 +82,7 @@ pub(crate) fn existing(connection: &mut dyn SqlConnection) -> Result<Vec<String>
 }
 
 impl Preparing<'_> {
-    pub(crate) fn execute(&mut self, sql: &str) -> Result<()> {
+    fn execute(&mut self, sql: &str) -> Result<()> {
         self.connection.execute(sql).map_err(|failure| failure.error())
     }
 
@@ -89,12 +91,7 @@ impl Preparing<'_> {
     }
 
     /// Reads this number of columns as texts; NULL is empty.
-    pub(crate) fn query(
-        &mut self,
-        sql: &str,
-        columns: usize,
-        mut take: impl FnMut(&[String]),
-    ) -> Result<()> {
+    fn query(&mut self, sql: &str, columns: usize, mut take: impl FnMut(&[String])) -> Result<()> {
         let mut each = |row: Vec<Option<Value>>| {
             let text = |value| match value {
                 Some(Value::Text(text)) => text,

@@ -142,11 +142,13 @@ pub(super) const MARIADB_FEED: FeedRules = FeedRules {
 const VERSION: u32 = 1;
 
 fn define(table: &RecordedTable) -> Vec<(String, String)> {
-    let none = || "'0:'".to_owned();
+    let none = "'0:'";
+    let (new, old) = (row(table, "NEW", false), row(table, "OLD", false));
+    let (before, after) = (row(table, "OLD", true), row(table, "NEW", true));
     vec![
-        trigger(table, "i", "INSERT", none(), row(table, "NEW", false)),
-        trigger(table, "u", "UPDATE", row(table, "OLD", true), row(table, "NEW", true)),
-        trigger(table, "d", "DELETE", row(table, "OLD", false), none()),
+        trigger(table, "i", "INSERT", [none, &new]),
+        trigger(table, "u", "UPDATE", [&before, &after]),
+        trigger(table, "d", "DELETE", [&old, none]),
     ]
 }
 
@@ -155,8 +157,7 @@ fn trigger(
     table: &RecordedTable,
     kind: &str,
     event: &str,
-    before: String,
-    after: String,
+    [before, after]: [&str; 2],
 ) -> (String, String) {
     let number = table.number();
     let name = format!("marmota:{VERSION}:{number}:{kind}");

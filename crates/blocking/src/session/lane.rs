@@ -14,7 +14,6 @@ use super::exchange::{Exchange, ExchangeEnd};
 use super::rolled_back;
 use super::task::{self, Done, Task};
 
-use crate::changes;
 use crate::connection::{SqlConnection, Transacting};
 use crate::executor::SqlExecutor;
 use crate::failure::{self, overloaded};
@@ -168,7 +167,7 @@ impl Lane {
                 return end.finish(done);
             };
             let how = Transacting::Serializable;
-            let mut done = changes::end(&mut *connection, how, commits, &lane.shared);
+            let mut done = lane.shared.end(&mut *connection, how, commits);
             if !commits {
                 done = Ok(None);
                 // Otherwise the end has removed it.
