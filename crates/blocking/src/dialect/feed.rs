@@ -80,7 +80,9 @@ macro_rules! variables {
 macro_rules! collect {
     ($begin:literal, $end:literal) => {
         concat!(
-            "IF EXISTS(SELECT 1 FROM marmota_foreign LIMIT 1) THEN ",
+            // A subquery of IF would lock the rows that it reads.
+            "SELECT count(*) INTO size FROM (SELECT 1 FROM marmota_foreign LIMIT 1) AS f; \
+             IF size>0 THEN ",
             $begin,
             "SELECT number INTO last FROM marmota_counter WHERE id=1 FOR UPDATE; \
              INSERT INTO marmota_collected (id,changes) SELECT id,changes FROM marmota_foreign; \
