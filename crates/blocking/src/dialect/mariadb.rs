@@ -17,6 +17,7 @@
 
 use marmota_model::ValueForm;
 
+use super::feed::MARIADB_FEED;
 use super::rules::{
     Catalog, ColumnChange, ColumnTypes, DefinitionRules, Dialect, ReturnedKey, StatementLimits,
     TextRules, ValueRules, WriteRules,
@@ -139,6 +140,7 @@ pub const MARIADB: Dialect = Dialect {
     ],
     savepoints: ["SAVEPOINT {}", "RELEASE SAVEPOINT {}", "ROLLBACK TO SAVEPOINT {}"],
     guards_savepoints: false,
+    feed: Some(&MARIADB_FEED),
 };
 
 /// MySQL.
@@ -153,5 +155,6 @@ pub const MYSQL: Dialect = Dialect {
         table_end: " ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_bin",
         ..MARIADB.definitions
     },
+    feed: None,
     ..MARIADB
 };
