@@ -128,12 +128,18 @@ impl BlockingShared {
         let Some(feed) = self.feed().filter(|_| commits && how != Transacting::ReadOnly) else {
             return connection.end(commits).map(|()| None).map_err(|failure| failure.error());
         };
-        if how == Transacting::Serializable
-            && let Err(error) = self.with_connection(|other| feed.collect(other))
-        {
-            // The first error explains more than one of the rollback.
-            let _ = connection.end(false);
-            return Err(error);
+        if how == Transacting::Serializable {
+            // A close waits for the transaction, so this does not check whether one began.
+            let collected = self.take().and_then(|mut other| {
+                let done = feed.collect(&mut *other);
+                self.pool.put(other);
+                done
+            });
+            if let Err(error) = collected {
+                // The first error explains more than one of the rollback.
+                let _ = connection.end(false);
+                return Err(error);
+            }
         }
         feed.commit(connection, how)
     }

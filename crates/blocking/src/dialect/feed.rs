@@ -10,7 +10,7 @@
 //!   `marmota_foreign`, and are numbered before a commit that may depend on them, and before the
 //!   table of commits is read.
 //!
-//! Numbers are assigned under the lock of the row in `marmota_counter`, which is held until the
+//! Numbers are assigned under the lock of the row in `marmota_commit_number`, which is held until the
 //! transaction has ended. So numbers have no gaps, and a reader that sees one sees all before it. A
 //! transaction that has the lock waits for no other.
 
@@ -50,7 +50,7 @@ macro_rules! number {
         concat!(
             "SELECT sum(length(changes)) INTO size FROM ",
             $from,
-            "; IF size IS NOT NULL THEN SELECT number INTO last FROM marmota_counter WHERE id=1 FOR UPDATE; \
+            "; IF size IS NOT NULL THEN SELECT number INTO last FROM marmota_commit_number WHERE id=1 FOR UPDATE; \
              IF size<=most THEN INSERT INTO marmota_commit (id,at,bytes,changes) \
              SELECT last+1,utc_timestamp(6),size,\
              group_concat(changes ORDER BY id SEPARATOR '') FROM ",
@@ -61,7 +61,7 @@ macro_rules! number {
              (SELECT id,changes,sum(length(changes)) OVER (ORDER BY id) AS upto FROM ",
             $from,
             ") AS r GROUP BY (upto-length(changes)) DIV most,upto DIV most) AS p; \
-             SET last=last+row_count(); END IF; UPDATE marmota_counter SET number=last WHERE id=1; DELETE FROM ",
+             SET last=last+row_count(); END IF; UPDATE marmota_commit_number SET number=last WHERE id=1; DELETE FROM ",
             $from,
             "; END IF;"
         )
@@ -84,7 +84,7 @@ macro_rules! collect {
             "SELECT count(*) INTO size FROM (SELECT 1 FROM marmota_foreign LIMIT 1) AS f; \
              IF size>0 THEN ",
             $begin,
-            "SELECT number INTO last FROM marmota_counter WHERE id=1 FOR UPDATE; \
+            "SELECT number INTO last FROM marmota_commit_number WHERE id=1 FOR UPDATE; \
              INSERT INTO marmota_collected (id,changes) SELECT id,changes FROM marmota_foreign; \
              DELETE f FROM marmota_collected c STRAIGHT_JOIN marmota_foreign f ON f.id=c.id; ",
             number!("marmota_collected"),
@@ -109,16 +109,16 @@ macro_rules! commit {
 /// The feed of MariaDB.
 pub(super) const MARIADB_FEED: FeedRules = FeedRules {
     tables: &[
-        "CREATE TABLE IF NOT EXISTS marmota_counter (id TINYINT NOT NULL PRIMARY KEY,\
+        "CREATE TABLE IF NOT EXISTS marmota_commit_number (id TINYINT NOT NULL PRIMARY KEY,\
          number BIGINT NOT NULL) ENGINE=InnoDB",
-        "INSERT INTO marmota_counter (id,number) SELECT 1,coalesce(max(id),0) FROM marmota_commit \
-         HAVING NOT EXISTS(SELECT 1 FROM marmota_counter)",
+        "INSERT INTO marmota_commit_number (id,number) SELECT 1,coalesce(max(id),0) FROM marmota_commit \
+         HAVING NOT EXISTS(SELECT 1 FROM marmota_commit_number)",
         "CREATE TABLE IF NOT EXISTS marmota_foreign (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,\
          changes LONGBLOB NOT NULL) ENGINE=InnoDB",
         "CREATE TABLE IF NOT EXISTS marmota_pending (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,\
          changes LONGBLOB NOT NULL) ENGINE=InnoDB",
     ],
-    table_names: &["marmota_counter", "marmota_foreign", "marmota_pending"],
+    table_names: &["marmota_commit_number", "marmota_foreign", "marmota_pending"],
     connection: &[
         "CREATE TEMPORARY TABLE marmota_pending (id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY,\
          changes LONGBLOB NOT NULL) ENGINE=InnoDB",

@@ -75,7 +75,7 @@ pub const MARIADB: Dialect = Dialect {
         bytes: ["x'", "'"],
     },
     writes: WriteRules {
-        key: ReturnedKey::LastInsertId(Some("SELECT last_insert_id()")),
+        key: ReturnedKey::LastInsertId { by_driver: false },
         after_given_key: None,
         without_columns: " () VALUES ()",
         many_rows: true,

@@ -119,8 +119,11 @@ pub struct ValueRules {
 /// How an insert returns its automatic key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReturnedKey {
-    /// The driver or a statement returns the number of `last_insert_id`.
-    LastInsertId(Option<&'static str>),
+    /// `SELECT last_insert_id()` returns the number.
+    LastInsertId {
+        /// True if the driver returns it with the answer to an insert.
+        by_driver: bool,
+    },
     /// The statement returns columns: `RETURNING "id"` at its end.
     Returning,
     /// The statement returns columns: `OUTPUT INSERTED."id"` before its values.
