@@ -206,6 +206,8 @@ impl TemporaryMariadb {
             "--innodb-flush-method=fsync",
             "--skip-innodb-doublewrite",
             "--max-connections=400",
+            // An open table has its triggers in memory.
+            "--table-open-cache=400",
             "--performance-schema=OFF",
             "--skip-log-bin",
             "--default-time-zone=+05:30",

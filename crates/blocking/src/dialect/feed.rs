@@ -136,7 +136,7 @@ pub(super) const MARIADB_FEED: FeedRules = FeedRules {
         " END"
     ),
     triggers: "SELECT trigger_name,event_object_table FROM information_schema.triggers \
-               WHERE trigger_schema=database() AND trigger_name LIKE 'marmota:%'",
+               WHERE event_object_schema=database() AND trigger_name LIKE 'marmota:%'",
     define,
 };
 

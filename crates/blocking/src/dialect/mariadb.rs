@@ -109,12 +109,13 @@ pub const MARIADB: Dialect = Dialect {
                   coalesce(collation_name,''),coalesce(generation_expression,'')<>'' \
                   FROM information_schema.columns \
                   WHERE table_schema=database() AND table_name={} ORDER BY ordinal_position",
+        // Without constants for both, the server opens the tables of all databases.
         references: "SELECT k.constraint_name,k.column_name,k.referenced_table_name,r.delete_rule \
                      FROM information_schema.key_column_usage k \
                      JOIN information_schema.referential_constraints r \
-                     ON r.constraint_schema=k.constraint_schema \
-                     AND r.constraint_name=k.constraint_name AND r.table_name=k.table_name \
+                     ON r.constraint_name=k.constraint_name \
                      WHERE k.table_schema=database() AND k.table_name={} \
+                     AND r.constraint_schema=database() AND r.table_name={} \
                      AND k.referenced_table_name IS NOT NULL",
         indexes: "SELECT index_name,non_unique=0,coalesce(column_name,'') \
                   FROM information_schema.statistics \

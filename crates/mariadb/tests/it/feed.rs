@@ -44,6 +44,11 @@ fn an_open_transaction_does_not_delay_the_commits_of_others() {
 }
 
 #[test]
+fn two_processes_remove_old_commits() {
+    feed_race::removed_commits(&server().make_database().unwrap());
+}
+
+#[test]
 fn a_server_that_crashes_loses_no_acknowledged_commit_of_the_feed() {
     let own = TemporaryMariadb::start().unwrap();
     let url = own.make_database().unwrap();

@@ -278,3 +278,38 @@ pub(crate) fn crashes(url: &str, crash: impl Fn()) {
     assert!(!acknowledged.is_empty());
     assert!(acknowledged.iter().all(|id| received.rows.contains_key(id)));
 }
+
+/// Two processes remove commits that exceed the retention; their readers get a gap.
+pub(crate) fn removed_commits(url: &str) {
+    let retention = ChangeRetention::default().bytes_max(1);
+    let open = || {
+        Store::builder(engine(url)).model::<Tally>().changes(retention).open().unwrap()
+    };
+    let stores = [open(), open()];
+    let start = stores[0].position().unwrap();
+    for round in 0..1_300 {
+        stores[round % 2].insert(&Tally::default()).run().unwrap();
+    }
+    let until = Instant::now() + Duration::from_secs(60);
+    for store in &stores {
+        let gap = loop {
+            assert!(Instant::now() < until, "no commit was removed");
+            let mut stream = store.changes().unwrap().from(start).unwrap();
+            match block_on(stream.next()).unwrap() {
+                Some(FeedEvent::Gap(position)) => break position,
+                Some(FeedEvent::Commit(_)) => thread::sleep(Duration::from_millis(100)),
+                None => panic!("the store is open"),
+            }
+        };
+        let end = store.position().unwrap();
+        assert!(start < gap && gap < end);
+        let mut stream = store.changes().unwrap().from(gap).unwrap();
+        let mut commits = 0;
+        while stream.position() < end {
+            let event = block_on(stream.next()).unwrap();
+            assert!(matches!(event, Some(FeedEvent::Commit(_))), "{event:?}");
+            commits += 1;
+        }
+        assert!(commits >= 250, "the newest commits are kept: {commits}");
+    }
+}
