@@ -282,9 +282,7 @@ pub(crate) fn crashes(url: &str, crash: impl Fn()) {
 /// Two processes remove commits that exceed the retention; their readers get a gap.
 pub(crate) fn removed_commits(url: &str) {
     let retention = ChangeRetention::default().bytes_max(1);
-    let open = || {
-        Store::builder(engine(url)).model::<Tally>().changes(retention).open().unwrap()
-    };
+    let open = || Store::builder(engine(url)).model::<Tally>().changes(retention).open().unwrap();
     let stores = [open(), open()];
     let start = stores[0].position().unwrap();
     for round in 0..1_300 {
