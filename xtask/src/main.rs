@@ -138,6 +138,8 @@ fn packages() -> Result<(), Failure> {
         ("g++", "g++"),
         ("curl", "curl"),
         ("fpc", "fpc"),
+        ("lazbuild", "lcl-utils"),
+        ("/usr/lib/lazarus/default/lcl/lclversion.pas", "lazarus-src"),
         ("openssl", "openssl"),
         ("nginx", "nginx-light"),
         ("python3", "python3-venv"),

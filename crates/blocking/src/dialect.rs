@@ -1,6 +1,7 @@
 //! A dialect: the words and limits by which the SQL of databases differs, as data. `rules.rs` has its
 //! parts, and the other files have the dialects.
 
+mod feed;
 mod firebird;
 mod mariadb;
 mod oracle;
@@ -8,6 +9,7 @@ mod postgres;
 mod rules;
 mod sql_server;
 
+pub use self::feed::FeedRules;
 pub use self::firebird::FIREBIRD;
 pub use self::mariadb::{MARIADB, MYSQL};
 pub use self::oracle::ORACLE;

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use marmota_model::{Error, ErrorKind, Result, Table};
 use marmota_store::InvalidationFeed;
 use marmota_store::backup::Copied;
+use marmota_store::change::{ChangeRecorder, RecordedRows};
 use marmota_store::engine::{Capability, Engine, Session};
 use marmota_store::plan::{Destructive, Plan};
 
-use crate::connection::BlockingDriver;
+use crate::changes::{BlockingFeed, TriggerText};
+use crate::connection::{BlockingDriver, SqlConnection, Transacting};
 use crate::prepare;
 use crate::session::{BlockingSession, GetQueue};
 use crate::shared::BlockingShared;
@@ -71,8 +73,31 @@ impl<O> BlockingEngine<O> {
     /// The error of the server, with the same kinds as for operations.
     pub fn execute(&self, sql: &str) -> Result<()> {
         self.shared.with_connection(|connection| {
-            connection.execute(sql).map_err(|failure| failure.error())
+            let execute = |connection: &mut dyn SqlConnection| {
+                connection.execute(sql).map_err(|failure| failure.error())
+            };
+            if self.shared.feed().is_none() {
+                return execute(connection);
+            }
+            // Changes of rows are numbered at the end of a transaction.
+            let how = Transacting::Committed;
+            connection.begin(how).map_err(|failure| failure.error())?;
+            let done = execute(connection);
+            let ended = self.shared.end(connection, how, done.is_ok());
+            done.and_then(|()| ended.map(drop))
         })
+    }
+
+    /// Drops the triggers with which the database records changes for the [change
+    /// feed](marmota_store::StoreBuilder::changes). They stay when a store is closed, as other
+    /// processes may have it open; call this if no store has a feed any more. A store that is opened
+    /// with a feed creates them again.
+    ///
+    /// # Errors
+    /// [`Unsupported`](ErrorKind::Unsupported) if the database has no change feed; otherwise the
+    /// error of the server.
+    pub fn remove_change_triggers(&self) -> Result<()> {
+        self.shared.with_connection(|connection| prepare::feed::uninstall(connection, self.place()))
     }
 
     fn shut(&self) -> Result<()> {
@@ -134,10 +159,25 @@ impl<O: 'static> Engine for BlockingEngine<O> {
         Ok(Box::new(BlockingSession::new(Arc::clone(&self.shared), Arc::clone(&self.gets))))
     }
 
+    fn record_changes(&self, recorder: &Arc<ChangeRecorder>) -> Result<()> {
+        let place = self.place();
+        let rules = self
+            .shared
+            .with_connection(|connection| prepare::feed::install(recorder, connection, place))?;
+        self.shared.pool.record(BlockingFeed::new(recorder, rules));
+        Ok(())
+    }
+
+    fn recorded_rows(&self) -> Option<Arc<dyn RecordedRows>> {
+        self.capability().change_feed.then(|| Arc::new(TriggerText) as Arc<dyn RecordedRows>)
+    }
+
     // The server does not report the writes of other programs, so nothing is cached.
     fn subscribe_changes(&self, tables: &[Arc<Table>], feed: &Arc<InvalidationFeed>) -> Result<()> {
         if !tables.is_empty() {
-            log::warn!("a cache has no effect on the engine `{}`", self.capability().name);
+            let name = self.capability().name;
+            let why = if self.capability().change_feed { " without a change feed" } else { "" };
+            log::warn!("a cache has no effect on the engine `{name}`{why}");
             self.shared.keep_pause(feed.pause(tables));
         }
         Ok(())

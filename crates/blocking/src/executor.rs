@@ -14,6 +14,8 @@ mod update_many;
 mod write;
 mod write_many;
 
+use std::num::NonZeroU64;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, RowSink, Table, Value, ValueForm, ValueRef};
@@ -27,6 +29,7 @@ use marmota_store::tables::KnownTables;
 use crate::connection::{ReadAs, SqlConnection, Transacting, WriteCount};
 use crate::dialect::Dialect;
 use crate::failure::{self, FailureCause, SqlFailure, lost_race};
+use crate::shared::BlockingShared;
 use crate::statement::sql::Sql;
 
 /// How long a write that conflicts with others is repeated.
@@ -38,20 +41,32 @@ const GUARD: &str = "marmota_guard";
 /// A connection that executes operations.
 pub(crate) struct SqlExecutor<'c> {
     pub(crate) connection: &'c mut dyn SqlConnection,
+    shared: &'c BlockingShared,
     pub(crate) tables: KnownTables,
     /// True in a transaction, of the caller or of an operation.
     pub(crate) in_transaction: bool,
     /// The number of savepoints around the current statement: each has its own name.
     depth: u32,
+    /// The actor of the changes that are recorded.
+    actor: Option<Arc<str>>,
+    /// The number of the commit of the last transaction that it has ended.
+    pub(crate) commit: Option<NonZeroU64>,
 }
 
 impl<'c> SqlExecutor<'c> {
-    pub(crate) const fn new(
+    pub(crate) fn new(
         connection: &'c mut dyn SqlConnection,
-        tables: KnownTables,
+        shared: &'c BlockingShared,
         in_transaction: bool,
     ) -> Self {
-        Self { connection, tables, in_transaction, depth: 0 }
+        let tables = shared.known();
+        Self { connection, shared, tables, in_transaction, depth: 0, actor: None, commit: None }
+    }
+
+    /// The same, with the actor of its writes. In a transaction, the connection has it already.
+    pub(crate) fn with_actor(mut self, actor: Option<Arc<str>>) -> Self {
+        self.actor = actor;
+        self
     }
 
     /// Executes an operation. Outside of a transaction it is repeated if it conflicts with others.
@@ -60,11 +75,27 @@ impl<'c> SqlExecutor<'c> {
         operation: &mut Operation<'_>,
         sink: &mut dyn RowSink,
     ) -> Result<Outcome> {
+        self.execute(operation, sink).map(|outcome| self.with_commit(outcome))
+    }
+
+    /// Adds the number of the commit to the outcome of an operation.
+    pub(crate) fn with_commit(&mut self, outcome: Outcome) -> Outcome {
+        Outcome { commit: self.commit.take(), ..outcome }
+    }
+
+    fn execute(
+        &mut self,
+        operation: &mut Operation<'_>,
+        sink: &mut dyn RowSink,
+    ) -> Result<Outcome> {
         match operation {
             Operation::Get { table, key, fields } => {
                 self.get(table, *key, *fields, sink).map(Outcome::rows)
             }
-            Operation::List { table, query } => self.list(table, query, sink).map(Outcome::rows),
+            Operation::List { table, query } => {
+                self.collect_changes(table)?;
+                self.list(table, query, sink).map(Outcome::rows)
+            }
             Operation::Count { table, filter } => self.count(table, *filter).map(Outcome::rows),
             Operation::Sql { statement, .. } => self.sql(statement, sink),
             Operation::InsertMany { table, rows, on_conflict } => {
@@ -84,7 +115,35 @@ impl<'c> SqlExecutor<'c> {
             Operation::RollbackTo(number) => {
                 self.end_savepoint(2, &format!("m{number}")).map(|()| Outcome::default())
             }
-            write => self.repeat(|executor| executor.write(write)),
+            write => self.repeat(|executor| match executor.is_recorded(write) {
+                true => executor.alone(Transacting::Committed, |executor| executor.write(write)),
+                false => executor.write(write),
+            }),
+        }
+    }
+
+    /// Returns true for a write outside of a transaction whose changes are recorded, and which opens
+    /// no transaction itself.
+    fn is_recorded(&self, write: &Operation<'_>) -> bool {
+        let is_single = match write {
+            Operation::Insert { on_conflict, .. } => *on_conflict == OnConflict::Refuse,
+            other => !matches!(other, Operation::Increment { .. }),
+        };
+        if !is_single {
+            return false;
+        }
+        let recorder = self.shared.feed().filter(|_| !self.in_transaction);
+        let recorder = recorder.map(|feed| &feed.recorder);
+        recorder.zip(write.table()).is_some_and(|(of, table)| of.named(table.name()).is_some())
+    }
+
+    /// Numbers the changes of other programs before the table of commits is read.
+    fn collect_changes(&mut self, table: &Table) -> Result<()> {
+        match self.shared.feed() {
+            Some(feed) if !self.in_transaction && feed.recorder.table().name() == table.name() => {
+                feed.collect(self.connection)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -138,7 +197,7 @@ impl<'c> SqlExecutor<'c> {
                 let parts = BatchParts { writes, links, once: None, mode, results };
                 let mut lost = false;
                 let done = BatchMachine::run(parts, |step, sink| {
-                    let done = executor.run(step, sink);
+                    let done = executor.execute(step, sink);
                     done.inspect_err(|error| lost |= error.is_retryable())
                 });
                 // The server has rolled back the writes before that one, too.
@@ -187,15 +246,25 @@ impl<'c> SqlExecutor<'c> {
     ) -> Result<T> {
         self.begin(how)?;
         self.in_transaction = true;
-        let done = work(self);
+        let done = self.set_actor(true).and_then(|()| work(self));
         self.in_transaction = false;
         match done {
-            Ok(done) => self.end(true).map(|()| done),
+            Ok(done) => self.end(how, true).map(|()| done),
             Err(error) => {
                 // The first error explains more than one of the rollback.
-                let _ = self.end(false);
+                let _ = self.end(how, false).and_then(|()| self.set_actor(false));
                 Err(error)
             }
+        }
+    }
+
+    /// Sets the actor of the connection for the transaction, or removes it.
+    fn set_actor(&mut self, is_set: bool) -> Result<()> {
+        match (self.shared.feed(), &self.actor) {
+            (Some(feed), Some(actor)) => {
+                feed.set_actor(self.connection, Some(&**actor).filter(|_| is_set))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -222,8 +291,9 @@ impl<'c> SqlExecutor<'c> {
         self.connection.begin(how).map_err(|failure| failure.error())
     }
 
-    fn end(&mut self, commits: bool) -> Result<()> {
-        self.connection.end(commits).map_err(|failure| failure.error())
+    fn end(&mut self, how: Transacting, commits: bool) -> Result<()> {
+        self.commit = self.shared.end(self.connection, how, commits)?;
+        Ok(())
     }
 
     /// Executes the statement `at` of [`Dialect::savepoints`] with a savepoint of the caller, which

@@ -7,6 +7,7 @@
 //! words by which databases differ, as data (`docs/design/070`). [`BlockingEngine`] does the rest.
 #![forbid(unsafe_code)]
 
+mod changes;
 mod connection;
 pub mod dialect;
 mod engine;

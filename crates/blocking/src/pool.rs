@@ -1,9 +1,11 @@
 //! The idle connections of an engine.
 
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
+use crate::changes::BlockingFeed;
 use crate::connection::{BlockingDriver, SqlConnection};
 use crate::failure::SqlFailure;
 
@@ -18,12 +20,26 @@ const IDLE_MAX: usize = 64;
 /// them, and by the number of open transactions.
 pub(crate) struct ConnectionPool {
     pub(crate) driver: Box<dyn BlockingDriver>,
+    /// The feed that connections are prepared for.
+    feed: OnceLock<BlockingFeed>,
     idle: Mutex<Vec<(Box<dyn SqlConnection>, Instant)>>,
 }
 
 impl ConnectionPool {
     pub(crate) const fn new(driver: Box<dyn BlockingDriver>) -> Self {
-        Self { driver, idle: Mutex::new(Vec::new()) }
+        Self { driver, feed: OnceLock::new(), idle: Mutex::new(Vec::new()) }
+    }
+
+    /// Returns the feed, if changes are recorded.
+    pub(crate) fn feed(&self) -> Option<&BlockingFeed> {
+        self.feed.get()
+    }
+
+    /// Prepares all connections from now on for a feed.
+    pub(crate) fn record(&self, feed: BlockingFeed) {
+        // The store sets it once. Connections of before would record like other programs.
+        let _ = self.feed.set(feed);
+        self.clear();
     }
 
     /// Returns an idle connection, or a new one.
@@ -38,7 +54,11 @@ impl ConnectionPool {
                 idle.pop()
             };
             let Some((mut connection, since)) = idle else {
-                return self.driver.connect();
+                let mut made = self.driver.connect()?;
+                if let Some(feed) = self.feed.get() {
+                    feed.prepare(&mut *made)?;
+                }
+                return Ok(made);
             };
             // The server may have closed it: a write would not know whether it was executed.
             if since.elapsed() < TRUSTED || connection.execute(connection.dialect().ping).is_ok() {

@@ -3,10 +3,12 @@
 //! and continues there.
 //!
 //! `layout.rs` reads the structure of the database, `definition.rs` has the structure that a model
-//! needs, and `comparison.rs` makes the steps between the two.
+//! needs, and `comparison.rs` makes the steps between the two. `feed.rs` has the triggers of the change
+//! feed.
 
 mod comparison;
 mod definition;
+pub(crate) mod feed;
 mod layout;
 
 use std::sync::Arc;
@@ -42,15 +44,22 @@ pub(crate) fn migrate(
     destructive: &Destructive,
     place: &str,
 ) -> Result<Plan> {
+    with_lock(connection, place, |run| run.migrate(tables, version, destructive, place))
+}
+
+/// Runs `work` under the lock of migrations, if the database has one.
+fn with_lock<T>(
+    connection: &mut dyn SqlConnection,
+    place: &str,
+    work: impl FnOnce(&mut Preparing<'_>) -> Result<T>,
+) -> Result<T> {
     let mut run = Preparing { connection };
-    let Some([acquire, release]) = run.dialect().definitions.lock else {
-        return run.migrate(tables, version, destructive, place);
-    };
+    let Some([acquire, release]) = run.dialect().definitions.lock else { return work(&mut run) };
     if run.number(acquire)? != 1 {
         let message = format!("another program has migrated {place} for 120 s; try again later");
         return Err(Error::new(ErrorKind::Busy, message));
     }
-    let done = run.migrate(tables, version, destructive, place);
+    let done = work(&mut run);
     // The lock ends with the connection at the latest.
     let _ = run.query(release, 1, |_| {});
     done
@@ -64,9 +73,11 @@ pub(crate) fn has(connection: &mut dyn SqlConnection, name: &str) -> Result<bool
 /// Returns the names of all tables except the engine's own.
 pub(crate) fn existing(connection: &mut dyn SqlConnection) -> Result<Vec<String>> {
     let mut names = Vec::new();
-    let sql = connection.dialect().catalog.tables;
+    let dialect = connection.dialect();
+    let (sql, feed) = (dialect.catalog.tables, dialect.feed);
     Preparing { connection }.query(sql, 1, |row| names.push(row[0].clone()))?;
-    names.retain(|name| name != "marmota_schema");
+    let of_feed = feed.map_or(&[][..], |feed| feed.table_names);
+    names.retain(|name| name != "marmota_schema" && !of_feed.contains(&&**name));
     Ok(names)
 }
 

@@ -43,6 +43,8 @@ pub(crate) struct BlockingSession {
     transaction: Option<Arc<Lane>>,
     /// True if another session ends the transaction.
     shares: bool,
+    /// The actor of the next writes.
+    actor: Option<Arc<str>>,
 }
 
 /// An operation in progress.
@@ -76,7 +78,16 @@ enum Origin {
 impl BlockingSession {
     pub(crate) fn new(shared: Arc<BlockingShared>, gets: Arc<GetQueue>) -> Self {
         let (tables, running, pending) = (shared.known(), InFlight::new(), Vec::new());
-        Self { shared, tables, running, gets, pending, transaction: None, shares: false }
+        Self {
+            shared,
+            tables,
+            running,
+            gets,
+            pending,
+            transaction: None,
+            shares: false,
+            actor: None,
+        }
     }
 
     /// Returns a session for the steps of a batch, in the same transaction if there is one.
@@ -84,6 +95,7 @@ impl BlockingSession {
         let mut inner = Self::new(Arc::clone(&self.shared), Arc::clone(&self.gets));
         inner.transaction.clone_from(&self.transaction);
         inner.shares = inner.transaction.is_some();
+        inner.actor.clone_from(&self.actor);
         inner
     }
 
@@ -94,7 +106,7 @@ impl BlockingSession {
     fn start(&mut self, task: Task) -> Result<Submitted> {
         let exchange = Exchange::new();
         if let Some(lane) = &self.transaction {
-            lane.run(task, &exchange)?;
+            lane.run(task, self.actor.clone(), &exchange)?;
             return self.wait(Running::Task(exchange, Origin::Lane));
         }
         let here = self.shared.enter_here();
@@ -112,6 +124,7 @@ impl BlockingSession {
         };
         let origin = if task.is_write() { Origin::Write } else { Origin::Read };
         let (shared, end) = (Arc::clone(&self.shared), exchange.end());
+        let actor = self.actor.clone();
         let in_progress = self.shared.enter();
         let pool = match origin {
             Origin::Write => &self.shared.writes,
@@ -119,7 +132,7 @@ impl BlockingSession {
         };
         let job = move || {
             let _in_progress = in_progress;
-            task::alone(&shared, task, end);
+            task::alone(&shared, task, actor, end);
         };
         if here.is_some() {
             job();
@@ -144,14 +157,18 @@ impl BlockingSession {
             _ => return None,
         };
         if let Some(lane) = &self.transaction {
-            return if caller_blocks() { lane.run_here(operation, sink) } else { None };
+            return match caller_blocks() {
+                true => lane.run_here(operation, self.actor.as_ref(), sink),
+                false => None,
+            };
         }
         let _here = self.shared.enter_here()?;
         if writes {
             self.shared.wait_for_abandoned();
         }
         Some(self.shared.with_connection(|connection| {
-            let mut executor = SqlExecutor::new(connection, self.shared.known(), false);
+            let executor = SqlExecutor::new(connection, &self.shared, false);
+            let mut executor = executor.with_actor(self.actor.clone());
             executor.tables.learn();
             executor.run(operation, sink)
         }))
@@ -250,6 +267,12 @@ impl Session for BlockingSession {
         polled
     }
 
+    fn set_actor(&mut self, actor: Option<&Arc<str>>) {
+        if self.shared.feed().is_some() {
+            self.actor = actor.cloned();
+        }
+    }
+
     fn cancel(&mut self, ticket: Ticket) {
         let running = self.running.remove(ticket);
         if let Some(Running::Begin(beginning)) = &running {
@@ -320,7 +343,8 @@ fn lend(
 fn finish(done: Result<Done>, operation: &mut Operation<'_>, outcome: &mut Outcome) -> Result<()> {
     match done? {
         Done::One(one) => *outcome = one,
-        Done::Batch(done, ended) => {
+        Done::Batch(done, ended, commit) => {
+            outcome.commit = commit;
             outcome.rows = done.iter().flatten().map(|one| one.rows).sum();
             if let Operation::Batch { results, .. } = operation {
                 **results = done;

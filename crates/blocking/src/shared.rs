@@ -1,5 +1,6 @@
 //! The state that an engine shares with its sessions: connections, threads, tables, and closing.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::Waker;
@@ -14,7 +15,8 @@ use marmota_store::thread_pool::ThreadPool;
 use marmota_store::wait::{OwnedPlace, WaitQueue};
 use parking_lot::{Condvar, Mutex};
 
-use crate::connection::{BlockingDriver, SqlConnection};
+use crate::changes::BlockingFeed;
+use crate::connection::{BlockingDriver, SqlConnection, Transacting};
 use crate::failure::{self, SqlFailure};
 use crate::pool::ConnectionPool;
 
@@ -106,6 +108,40 @@ impl BlockingShared {
         let error = failure.error();
         let message = format!("{}: {}", self.driver().place(), error.message());
         Error::new(error.kind(), message).with_source(error)
+    }
+
+    /// Returns the feed, if changes are recorded.
+    pub(crate) fn feed(&self) -> Option<&BlockingFeed> {
+        self.pool.feed()
+    }
+
+    /// Ends a transaction. Returns the number of its commit, if changes were recorded.
+    ///
+    /// # Errors
+    /// Those of the database. Then the transaction is rolled back, or its result is unknown.
+    pub(crate) fn end(
+        &self,
+        connection: &mut dyn SqlConnection,
+        how: Transacting,
+        commits: bool,
+    ) -> Result<Option<NonZeroU64>> {
+        let Some(feed) = self.feed().filter(|_| commits && how != Transacting::ReadOnly) else {
+            return connection.end(commits).map(|()| None).map_err(|failure| failure.error());
+        };
+        if how == Transacting::Serializable {
+            // A close waits for the transaction, so this does not check whether one began.
+            let collected = self.take().and_then(|mut other| {
+                let done = feed.collect(&mut *other);
+                self.pool.put(other);
+                done
+            });
+            if let Err(error) = collected {
+                // The first error explains more than one of the rollback.
+                let _ = connection.end(false);
+                return Err(error);
+            }
+        }
+        feed.commit(connection, how)
     }
 
     /// Returns the driver.

@@ -81,7 +81,7 @@ static MARIADB: Dialect = native(dialect::MARIADB);
 static MYSQL: Dialect = native(dialect::MYSQL);
 
 const fn native(dialect: Dialect) -> Dialect {
-    let key = ReturnedKey::LastInsertId(None);
+    let key = ReturnedKey::LastInsertId { by_driver: true };
     let writes = WriteRules { key, ..dialect.writes };
     Dialect { writes, ..dialect }
 }

@@ -34,6 +34,7 @@ impl BlockingOptions for MariadbOptions {
         let capability = Capability::new("mariadb", true)
             .with_sql()
             .with_key_gaps()
+            .with_polled_commits()
             .with_local_server(server)
             .without_partial_indexes();
         Ok(Box::new(MariadbDriver { options: self, capability }))

@@ -193,6 +193,8 @@ impl TemporaryMariadb {
         let mut command = unprivileged(&program("mariadbd")?, true);
         command.args(["--no-defaults", "--skip-name-resolve", "--bind-address=127.0.0.1"]);
         command.arg(format!("--datadir={}", self.folder.join("data").display()));
+        // A server deletes the temporary tables of others in the same folder when it starts.
+        command.arg(format!("--tmpdir={}", self.folder.join("tmp").display()));
         command.arg(format!("--socket={}", self.folder.join("socket").display()));
         command.arg(format!("--pid-file={}", self.folder.join("pid").display()));
         command.arg(format!("--init-file={}", self.folder.join("init.sql").display()));
@@ -204,6 +206,8 @@ impl TemporaryMariadb {
             "--innodb-flush-method=fsync",
             "--skip-innodb-doublewrite",
             "--max-connections=400",
+            // An open table has its triggers in memory.
+            "--table-open-cache=400",
             "--performance-schema=OFF",
             "--skip-log-bin",
             "--default-time-zone=+05:30",
@@ -242,6 +246,7 @@ impl TemporaryMariadb {
     fn make_folder(&self) -> io::Result<()> {
         std::fs::create_dir(&self.folder)?;
         std::fs::create_dir(self.folder.join("data"))?;
+        std::fs::create_dir(self.folder.join("tmp"))?;
         let init = format!(
             "CREATE USER IF NOT EXISTS '{USER}'@'%' IDENTIFIED BY '{PASSWORD}';\n\
              GRANT ALL PRIVILEGES ON *.* TO '{USER}'@'%' WITH GRANT OPTION;\n"
@@ -278,6 +283,7 @@ impl TemporaryMariadb {
         command.args(["--no-defaults", "--skip-test-db", "--skip-name-resolve"]);
         command.arg("--auth-root-authentication-method=normal");
         command.arg(format!("--datadir={}", self.folder.join("data").display()));
+        command.arg(format!("--tmpdir={}", self.folder.join("tmp").display()));
         command.args(["--innodb-log-file-size=32M", "--innodb-flush-log-at-trx-commit=0"]);
         let output = command.stdin(Stdio::null()).output()?;
         if output.status.success() {

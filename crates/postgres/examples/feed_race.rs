@@ -8,11 +8,10 @@
 use std::time::Instant;
 
 use marmota_derive::Model;
-use marmota_postgres::TemporaryPostgres;
-use marmota_store::action::block_on;
-use marmota_store::change::FeedEvent;
+use marmota_postgres::{Postgres, TemporaryPostgres};
 
 #[path = "../tests/it/feed_race.rs"]
+#[allow(dead_code, reason = "tests use the rest")]
 mod feed_race;
 
 #[derive(Clone, Debug, Default, Model, PartialEq)]
@@ -24,6 +23,17 @@ pub(crate) struct Tally {
     pub(crate) label: Option<String>,
 }
 
+pub(crate) fn engine(url: &str) -> Postgres {
+    Postgres::from_url(url).unwrap()
+}
+
+fn kill(number: u64) -> String {
+    format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname=current_database() \
+         AND pid<>pg_backend_pid() AND pid%7={number} AND state<>'idle in transaction'"
+    )
+}
+
 /// The writes of each thread.
 const WRITES: usize = 14_000;
 
@@ -31,20 +41,9 @@ fn main() {
     let server = TemporaryPostgres::start(&[]).unwrap();
     let writes = std::env::args().nth(1).map_or(WRITES, |writes| writes.parse().unwrap());
     let started = Instant::now();
-    let commits = feed_race::race(&server.make_database().unwrap(), 8, writes);
+    let commits = feed_race::race(&server.make_database().unwrap(), 8, writes, kill);
     println!("{commits} commits in {:.1} s, the same for all", started.elapsed().as_secs_f64());
-    let url = server.make_database().unwrap();
-    let (one, other) = (feed_race::recording(&url), feed_race::recording(&url));
-    let mut stream = other.changes().unwrap();
-    let mut times: Vec<_> = (0..2_000)
-        .map(|_| {
-            one.insert(&Tally::default()).run().unwrap();
-            let committed = Instant::now();
-            assert!(matches!(block_on(stream.next()).unwrap(), Some(FeedEvent::Commit(_))));
-            committed.elapsed()
-        })
-        .collect();
-    times.sort_unstable();
+    let times = feed_race::delays(&server.make_database().unwrap(), 2_000);
     let part = |of: usize| times[times.len() * of / 1_000];
     println!("to another process: p50 {:?}, p99 {:?}, p99.9 {:?}", part(500), part(990), part(999));
 }

@@ -540,7 +540,7 @@ impl StoreBuilder {
             migrations.carry_out(&store, &done, to)?;
         }
         // Rows that the migrations have read are not in the cache afterwards.
-        store.core.layers.subscribe_cache(store.registry())?;
+        store.core.layers.subscribe_cache(store.registry(), store.core.feed())?;
         Ok(store)
     }
 }

@@ -120,4 +120,5 @@ pub const FIREBIRD: Dialect = Dialect {
     isolation: ["", "", ""],
     savepoints: ["SAVEPOINT {}", "RELEASE SAVEPOINT {}", "ROLLBACK TO SAVEPOINT {}"],
     guards_savepoints: false,
+    feed: None,
 };

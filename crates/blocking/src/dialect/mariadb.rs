@@ -17,6 +17,7 @@
 
 use marmota_model::ValueForm;
 
+use super::feed::MARIADB_FEED;
 use super::rules::{
     Catalog, ColumnChange, ColumnTypes, DefinitionRules, Dialect, ReturnedKey, StatementLimits,
     TextRules, ValueRules, WriteRules,
@@ -74,7 +75,7 @@ pub const MARIADB: Dialect = Dialect {
         bytes: ["x'", "'"],
     },
     writes: WriteRules {
-        key: ReturnedKey::LastInsertId(Some("SELECT last_insert_id()")),
+        key: ReturnedKey::LastInsertId { by_driver: false },
         after_given_key: None,
         without_columns: " () VALUES ()",
         many_rows: true,
@@ -108,12 +109,13 @@ pub const MARIADB: Dialect = Dialect {
                   coalesce(collation_name,''),coalesce(generation_expression,'')<>'' \
                   FROM information_schema.columns \
                   WHERE table_schema=database() AND table_name={} ORDER BY ordinal_position",
+        // Without constants for both, the server opens the tables of all databases.
         references: "SELECT k.constraint_name,k.column_name,k.referenced_table_name,r.delete_rule \
                      FROM information_schema.key_column_usage k \
                      JOIN information_schema.referential_constraints r \
-                     ON r.constraint_schema=k.constraint_schema \
-                     AND r.constraint_name=k.constraint_name AND r.table_name=k.table_name \
+                     ON r.constraint_name=k.constraint_name \
                      WHERE k.table_schema=database() AND k.table_name={} \
+                     AND r.constraint_schema=database() AND r.table_name={} \
                      AND k.referenced_table_name IS NOT NULL",
         indexes: "SELECT index_name,non_unique=0,coalesce(column_name,'') \
                   FROM information_schema.statistics \
@@ -139,6 +141,7 @@ pub const MARIADB: Dialect = Dialect {
     ],
     savepoints: ["SAVEPOINT {}", "RELEASE SAVEPOINT {}", "ROLLBACK TO SAVEPOINT {}"],
     guards_savepoints: false,
+    feed: Some(&MARIADB_FEED),
 };
 
 /// MySQL.
@@ -153,5 +156,6 @@ pub const MYSQL: Dialect = Dialect {
         table_end: " ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_bin",
         ..MARIADB.definitions
     },
+    feed: None,
     ..MARIADB
 };

@@ -112,4 +112,5 @@ pub const ORACLE: Dialect = Dialect {
     ],
     savepoints: ["SAVEPOINT {}", "", "ROLLBACK TO SAVEPOINT {}"],
     guards_savepoints: false,
+    feed: None,
 };

@@ -135,4 +135,5 @@ pub const POSTGRES: Dialect = Dialect {
     ],
     savepoints: ["SAVEPOINT {}", "RELEASE SAVEPOINT {}", "ROLLBACK TO SAVEPOINT {}"],
     guards_savepoints: true,
+    feed: None,
 };

@@ -4,6 +4,8 @@
 
 use marmota_model::ValueForm;
 
+use super::feed::FeedRules;
+
 /// How the SQL of a database differs from that of others.
 #[derive(Clone, Debug)]
 pub struct Dialect {
@@ -47,6 +49,8 @@ pub struct Dialect {
     pub savepoints: [&'static str; 3],
     /// True if a statement on a savepoint that does not exist fails the whole transaction.
     pub guards_savepoints: bool,
+    /// How changes are recorded for the change feed; `None` if they are not.
+    pub feed: Option<&'static FeedRules>,
 }
 
 /// The types of columns, in the form in which the catalog reports them.
@@ -115,8 +119,11 @@ pub struct ValueRules {
 /// How an insert returns its automatic key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReturnedKey {
-    /// The driver or a statement returns the number of `last_insert_id`.
-    LastInsertId(Option<&'static str>),
+    /// `SELECT last_insert_id()` returns the number.
+    LastInsertId {
+        /// True if the driver returns it with the answer to an insert.
+        by_driver: bool,
+    },
     /// The statement returns columns: `RETURNING "id"` at its end.
     Returning,
     /// The statement returns columns: `OUTPUT INSERTED."id"` before its values.

@@ -119,4 +119,5 @@ pub const SQL_SERVER: Dialect = Dialect {
     ],
     savepoints: ["SAVE TRANSACTION {}", "", "ROLLBACK TRANSACTION {}"],
     guards_savepoints: false,
+    feed: None,
 };

@@ -44,11 +44,10 @@ impl SqlExecutor<'_> {
         }
         let id = |rows: &[Option<i64>]| rows.first().copied().flatten().unwrap_or(0) as u64;
         match self.dialect().writes.key {
-            ReturnedKey::LastInsertId(None) => self.written(sql),
-            ReturnedKey::LastInsertId(Some(select)) => {
+            ReturnedKey::LastInsertId { by_driver: true } => self.written(sql),
+            ReturnedKey::LastInsertId { by_driver: false } => {
                 let done = self.written(sql)?;
-                let rows = self.integers(&Sql::new(self.dialect(), select))?;
-                Ok(WriteCount { id: id(&rows), ..done })
+                self.with_last_id(done)
             }
             ReturnedKey::Sequence(select) => {
                 let done = self.written(sql)?;
@@ -61,6 +60,12 @@ impl SqlExecutor<'_> {
                 Ok(WriteCount { rows: rows.len() as u64, id: id(&rows) })
             }
         }
+    }
+
+    /// Adds the number of `last_insert_id` of the last statement.
+    fn with_last_id(&mut self, done: WriteCount) -> Result<WriteCount, SqlFailure> {
+        let rows = self.integers(&Sql::new(self.dialect(), "SELECT last_insert_id()"))?;
+        Ok(WriteCount { id: rows.first().copied().flatten().unwrap_or(0) as u64, ..done })
     }
 
     /// Raises the next automatic key above the one that a row was given.
@@ -92,7 +97,7 @@ impl SqlExecutor<'_> {
         let own = name(table, at);
         sql.add(&match self.dialect().writes.key {
             // The server returns the argument.
-            ReturnedKey::LastInsertId(_) => format!("{own}=last_insert_id({own}+1)"),
+            ReturnedKey::LastInsertId { .. } => format!("{own}=last_insert_id({own}+1)"),
             ReturnedKey::Output => format!("{own}={own}+1 OUTPUT INSERTED.{own}"),
             _ => format!("{own}={own}+1"),
         });
@@ -109,11 +114,13 @@ impl SqlExecutor<'_> {
         let own = name(table, at);
         let id = |rows: &[Option<i64>]| rows.first().copied().flatten().unwrap_or(0) as u64;
         match self.dialect().writes.key {
-            ReturnedKey::LastInsertId(None) => self.written(&sql),
-            ReturnedKey::LastInsertId(Some(select)) => {
+            ReturnedKey::LastInsertId { .. } => {
                 let done = self.written(&sql)?;
-                let rows = self.integers(&Sql::new(self.dialect(), select))?;
-                Ok(WriteCount { id: id(&rows), ..done })
+                // The driver's answer has no number if the table has triggers.
+                match done.rows > 0 && done.id == 0 {
+                    true => self.with_last_id(done),
+                    false => Ok(done),
+                }
             }
             ReturnedKey::Sequence(_) => {
                 let done = self.written(&sql)?;

@@ -38,11 +38,15 @@ impl SqlExecutor<'_> {
         }
         match (call.writes, self.in_transaction) {
             (true, true) => self.within(|executor| executor.raw(call, sink)),
+            // Its changes are numbered at the end of the transaction.
+            (true, false) if self.shared.feed().is_some() => {
+                self.alone(Transacting::Committed, |executor| executor.raw(call, sink))
+            }
             (false, true) | (true, false) => self.raw(call, sink),
             (false, false) => {
                 self.begin(Transacting::ReadOnly)?;
                 let done = self.raw(call, sink);
-                let ended = self.end(false);
+                let ended = self.end(Transacting::ReadOnly, false);
                 done.and_then(|done| ended.map(|()| done))
             }
         }

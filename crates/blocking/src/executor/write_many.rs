@@ -10,8 +10,10 @@ use crate::dialect::ReturnedKey;
 use crate::failure::{FailureCause, SqlFailure};
 use crate::statement::sql::Sql;
 
-/// The numbers of rows of a statement: few different ones, so that few are prepared.
-const STATEMENT_ROWS: [usize; 10] = [1_024, 512, 256, 128, 64, 32, 16, 8, 4, 2];
+/// The numbers of rows of a statement: few different ones, so that few are prepared. Those of usual
+/// batches are among them, so that such a batch is one statement.
+const STATEMENT_ROWS: [usize; 15] =
+    [1_024, 1_000, 512, 500, 256, 250, 128, 100, 64, 50, 32, 16, 8, 4, 2];
 
 impl SqlExecutor<'_> {
     pub(super) fn insert_many(

@@ -105,7 +105,7 @@ impl GetQueue {
             keys.push(vec![get.key]);
             ends.push((get.end, get.in_progress));
         }
-        let mut executor = SqlExecutor::new(&mut *connection, self.shared.known(), false);
+        let mut executor = SqlExecutor::new(&mut *connection, &self.shared, false);
         executor.tables.learn();
         let rows = executor.get_each(&table, fields, &keys);
         self.shared.pool.put(connection);

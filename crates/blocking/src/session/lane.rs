@@ -35,6 +35,8 @@ pub(super) struct Lane {
     state: Mutex<LaneState>,
     /// True after a conflict with another transaction.
     is_lost: AtomicBool,
+    /// The actor that the connection has for the changes that are recorded.
+    actor: Mutex<Option<Arc<str>>>,
 }
 
 impl Lane {
@@ -44,6 +46,7 @@ impl Lane {
             shared: Arc::clone(shared),
             state: Mutex::default(),
             is_lost: AtomicBool::new(false),
+            actor: Mutex::default(),
         })
     }
 
@@ -62,14 +65,19 @@ impl Lane {
         // Rows that were written by others after the begin are not seen.
         self.shared.wait_for_abandoned();
         let mut connection = self.shared.take()?;
-        let mut executor = SqlExecutor::new(&mut *connection, self.shared.known(), false);
+        let mut executor = SqlExecutor::new(&mut *connection, &self.shared, false);
         executor.begin(Transacting::Serializable)?;
         *place = Some(connection);
         Ok(())
     }
 
     /// Executes a task in the transaction.
-    pub(super) fn run(self: &Arc<Self>, task: Task, exchange: &Arc<Exchange>) -> Result<()> {
+    pub(super) fn run(
+        self: &Arc<Self>,
+        task: Task,
+        actor: Option<Arc<str>>,
+        exchange: &Arc<Exchange>,
+    ) -> Result<()> {
         let end = exchange.end();
         self.push(Box::new(move |lane, place| {
             if !end.start() {
@@ -78,17 +86,33 @@ impl Lane {
             let Some(mut connection) = place.take() else {
                 return end.finish(Err(lane.gone()));
             };
-            let mut executor = SqlExecutor::new(&mut *connection, lane.shared.known(), true);
-            let done = task::execute(&mut executor, task, &end);
+            let done = lane.set_actor(&mut *connection, actor.as_ref()).and_then(|()| {
+                let mut executor = SqlExecutor::new(&mut *connection, &lane.shared, true);
+                task::execute(&mut executor, task, &end)
+            });
             *place = lane.kept(
                 connection,
                 match &done {
-                    Err(error) | Ok(Done::Batch(_, Err(error))) => Some(error),
+                    Err(error) | Ok(Done::Batch(_, Err(error), _)) => Some(error),
                     Ok(_) => None,
                 },
             );
             end.finish(done);
         }))
+    }
+
+    /// Sets the actor of the changes that follow.
+    fn set_actor(
+        &self,
+        connection: &mut dyn SqlConnection,
+        actor: Option<&Arc<str>>,
+    ) -> Result<()> {
+        let mut known = self.actor.lock();
+        if let Some(feed) = self.shared.feed().filter(|_| known.as_ref() != actor) {
+            feed.set_actor(connection, actor.map(|actor| &**actor))?;
+            *known = actor.cloned();
+        }
+        Ok(())
     }
 
     /// Returns the connection after an operation, unless the transaction is over: after a conflict
@@ -113,6 +137,7 @@ impl Lane {
     pub(super) fn run_here(
         &self,
         operation: &mut Operation<'_>,
+        actor: Option<&Arc<str>>,
         sink: &mut dyn RowSink,
     ) -> Option<Result<Outcome>> {
         let mut state = self.state.lock();
@@ -122,9 +147,11 @@ impl Lane {
         let connection = state.connection.take();
         drop(state);
         let Some(mut connection) = connection else { return Some(Err(self.gone())) };
-        let mut executor = SqlExecutor::new(&mut *connection, self.shared.known(), true);
-        executor.tables.learn();
-        let done = executor.run(operation, sink);
+        let done = self.set_actor(&mut *connection, actor).and_then(|()| {
+            let mut executor = SqlExecutor::new(&mut *connection, &self.shared, true);
+            executor.tables.learn();
+            executor.run(operation, sink)
+        });
         self.state.lock().connection = self.kept(connection, done.as_ref().err());
         Some(done)
     }
@@ -139,10 +166,15 @@ impl Lane {
                     if commits { Err(lane.gone()) } else { Ok(Done::One(Outcome::default())) };
                 return end.finish(done);
             };
-            let done = connection.end(commits).map_err(|failure| failure.error());
-            let done = if commits { done } else { Ok(()) };
+            let how = Transacting::Serializable;
+            let mut done = lane.shared.end(&mut *connection, how, commits);
+            if !commits {
+                done = Ok(None);
+                // Otherwise the end has removed it.
+                let _ = lane.set_actor(&mut *connection, None);
+            }
             lane.shared.pool.put(connection);
-            end.finish(done.map(|()| Done::One(Outcome::default())));
+            end.finish(done.map(|commit| Done::One(Outcome { commit, ..Outcome::default() })));
         }))
     }
 

@@ -45,6 +45,7 @@ impl OnceBatch {
         };
         let done = ready!(driver.poll(session, &mut parts, &mut retry, context));
         outcome.rows = parts.results.iter().filter(|one| one.is_ok()).count() as u64;
+        outcome.commit = driver.commit();
         Poll::Ready(done)
     }
 }

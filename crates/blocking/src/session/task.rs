@@ -1,6 +1,7 @@
 //! An operation with owned values, and its execution on a thread.
 
 use std::cell::OnceCell;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use marmota_model::{FieldSet, FilterExpr, NoRows, Result, RowQuery, Table, Value};
@@ -33,7 +34,8 @@ pub(super) enum Task {
 /// The result of a task.
 pub(super) enum Done {
     One(Outcome),
-    Batch(Vec<Result<Outcome>>, Result<()>),
+    /// The results of the writes, the result of the batch, and the number of its commit.
+    Batch(Vec<Result<Outcome>>, Result<()>, Option<NonZeroU64>),
 }
 
 impl Task {
@@ -92,7 +94,12 @@ impl Task {
 }
 
 /// Executes a task outside of a transaction, on a connection of the pool.
-pub(super) fn alone(shared: &Arc<BlockingShared>, task: Task, end: ExchangeEnd) {
+pub(super) fn alone(
+    shared: &Arc<BlockingShared>,
+    task: Task,
+    actor: Option<Arc<str>>,
+    end: ExchangeEnd,
+) {
     if task.is_write() {
         shared.wait_for_abandoned();
     }
@@ -106,7 +113,7 @@ pub(super) fn alone(shared: &Arc<BlockingShared>, task: Task, end: ExchangeEnd) 
     if let Some(id) = connection.id() {
         end.set_connection(id);
     }
-    let mut executor = SqlExecutor::new(&mut *connection, shared.known(), false);
+    let mut executor = SqlExecutor::new(&mut *connection, shared, false).with_actor(actor);
     let done = execute(&mut executor, task, &end);
     // A late request to end the statement would end another one.
     if !end.release_connection() {
@@ -141,13 +148,15 @@ pub(super) fn execute(
             write.with_operation(|operation| executor.run(operation, &mut NoRows))
         }
         Task::InsertMany(table, rows, on_conflict) => {
-            executor.insert_rows(&table, &rows, on_conflict)
+            executor.insert_rows(&table, &rows, on_conflict).map(|done| executor.with_commit(done))
         }
-        Task::UpdateMany(table, rows) => executor.update_rows(&table, &rows),
+        Task::UpdateMany(table, rows) => {
+            executor.update_rows(&table, &rows).map(|done| executor.with_commit(done))
+        }
         Task::Batch(writes, links, mode) => {
             let mut results = Vec::new();
             let ended = executor.batch(&writes, &links, mode, &mut results);
-            return Ok(Done::Batch(results, ended));
+            return Ok(Done::Batch(results, ended, executor.commit.take()));
         }
         Task::Sql { text, values, writes, unaudited } => {
             let statement = SqlCall {

@@ -1,8 +1,12 @@
 //! The MariaDB engine on a real server.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
+mod caches;
 mod failover;
 mod faults;
+mod feed;
+#[path = "../../../postgres/tests/it/feed_race.rs"]
+mod feed_race;
 mod galera;
 
 use std::sync::OnceLock;
@@ -22,13 +26,20 @@ fn server() -> &'static TemporaryMariadb {
 }
 
 #[derive(Clone, Debug, Default, Model, PartialEq)]
-struct Tally {
-    id: i64,
-    count: i64,
+#[allow(unreachable_pub, reason = "the derive gives columns the visibility of their fields")]
+pub(crate) struct Tally {
+    pub(crate) id: i64,
+    pub(crate) count: i64,
+    #[model(unique, max = 250)]
+    pub(crate) label: Option<String>,
+}
+
+fn engine(url: &str) -> Mariadb {
+    Mariadb::from_url(url).unwrap()
 }
 
 fn open_tally(url: &str) -> Store {
-    Store::builder(Mariadb::from_url(url).unwrap()).model::<Tally>().open().unwrap()
+    Store::builder(engine(url)).model::<Tally>().open().unwrap()
 }
 
 /// Inserts rows until `ends`; returns the keys of those that were acknowledged.

@@ -1,8 +1,6 @@
 //! The change feed of several stores on one database, each with connections of its own, as
 //! processes have them.
 
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,12 +11,19 @@ use marmota_store::action::block_on;
 use marmota_store::change::{ChangeKind, ChangeRetention, FeedEvent};
 use marmota_store::operation::Operation;
 
-use crate::feed_race::{Received, end, label_of, may_happen, race, recording};
+use crate::feed_race::{self, Received, end, race, recording};
 use crate::{Tally, label, server};
+
+fn kill(number: u64) -> String {
+    format!(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname=current_database() \
+         AND pid<>pg_backend_pid() AND pid%7={number} AND state<>'idle in transaction'"
+    )
+}
 
 #[test]
 fn all_processes_read_the_same_commits_in_the_same_order() {
-    let commits = race(&server().make_database().unwrap(), 4, 60);
+    let commits = race(&server().make_database().unwrap(), 4, 60, kill);
     assert!(commits > 100, "{commits}");
 }
 
@@ -51,66 +56,17 @@ fn a_commit_waits_for_one_with_an_earlier_number_until_that_has_ended() {
 
 #[test]
 fn an_open_transaction_does_not_delay_the_commits_of_others() {
-    let url = server().make_database().unwrap();
-    let (one, other) = (recording(&url), recording(&url));
-    let open = one.begin_run().unwrap();
-    open.insert(&label("open")).run().unwrap();
-    let mut stream = other.changes().unwrap();
-    one.insert(&label("next")).run().unwrap();
-    let Some(FeedEvent::Commit(commit)) = block_on(stream.next()).unwrap() else { panic!() };
-    assert_eq!(label_of(commit.changes[0].after.as_ref().unwrap()), Some("label next"));
-    open.commit().run().unwrap();
-    let Some(FeedEvent::Commit(commit)) = block_on(stream.next()).unwrap() else { panic!() };
-    assert_eq!(label_of(commit.changes[0].after.as_ref().unwrap()), Some("label open"));
-    // A position of one process is known to the other.
-    block_on(one.reached(commit.position, Duration::from_secs(20))).unwrap();
-    assert_eq!(one.position().unwrap(), commit.position);
+    feed_race::open_transactions(&server().make_database().unwrap());
 }
 
 #[test]
 fn a_server_that_crashes_loses_no_acknowledged_commit_of_the_feed() {
     let own = TemporaryPostgres::start(&[]).unwrap();
     let url = own.make_database().unwrap();
-    let (one, other) = (recording(&url), recording(&url));
-    let (start, stop) = (one.position().unwrap(), AtomicBool::new(false));
-    let acknowledged = Mutex::new(Vec::new());
-    thread::scope(|scope| {
-        for (number, store) in [&one, &other].into_iter().enumerate() {
-            let (stop, acknowledged) = (&stop, &acknowledged);
-            scope.spawn(move || {
-                for round in 0.. {
-                    if stop.load(Ordering::Relaxed) {
-                        break;
-                    }
-                    let row = label(format_args!("{number} {round}"));
-                    let done = match round % 3 {
-                        0 => store.transaction(|transaction| transaction.insert(&row).run()),
-                        _ => store.insert(&row).run(),
-                    };
-                    match done {
-                        Ok(id) => acknowledged.lock().unwrap().push(id),
-                        Err(error) => {
-                            assert!(may_happen(&error), "{error:?}");
-                            thread::sleep(Duration::from_millis(5));
-                        }
-                    }
-                }
-            });
-        }
-        for _ in 0..2 {
-            thread::sleep(Duration::from_millis(300));
-            own.crash();
-            own.resume().unwrap();
-        }
-        thread::sleep(Duration::from_millis(300));
-        stop.store(true, Ordering::Relaxed);
+    feed_race::crashes(&url, || {
+        own.crash();
+        own.resume().unwrap();
     });
-    end(&other);
-    let received = Received::read(one.changes().unwrap().from(start).unwrap());
-    received.assert_is(&other);
-    let acknowledged = acknowledged.into_inner().unwrap();
-    assert!(!acknowledged.is_empty());
-    assert!(acknowledged.iter().all(|id| received.rows.contains_key(id)));
 }
 
 #[test]
@@ -206,37 +162,5 @@ fn triggers_are_removed_on_request() {
 
 #[test]
 fn two_processes_remove_old_commits() {
-    let url = server().make_database().unwrap();
-    let retention = ChangeRetention::default().bytes_max(1);
-    let open = || {
-        let engine = Postgres::from_url(&url).unwrap();
-        Store::builder(engine).model::<Tally>().changes(retention).open().unwrap()
-    };
-    let stores = [open(), open()];
-    let start = stores[0].position().unwrap();
-    for round in 0..1_300 {
-        stores[round % 2].insert(&Tally::default()).run().unwrap();
-    }
-    let until = Instant::now() + Duration::from_secs(60);
-    for store in &stores {
-        let gap = loop {
-            assert!(Instant::now() < until, "no commit was removed");
-            let mut stream = store.changes().unwrap().from(start).unwrap();
-            match block_on(stream.next()).unwrap() {
-                Some(FeedEvent::Gap(position)) => break position,
-                Some(FeedEvent::Commit(_)) => thread::sleep(Duration::from_millis(100)),
-                None => panic!("the store is open"),
-            }
-        };
-        let end = store.position().unwrap();
-        assert!(start < gap && gap < end);
-        let mut stream = store.changes().unwrap().from(gap).unwrap();
-        let mut commits = 0;
-        while stream.position() < end {
-            let event = block_on(stream.next()).unwrap();
-            assert!(matches!(event, Some(FeedEvent::Commit(_))), "{event:?}");
-            commits += 1;
-        }
-        assert!(commits >= 250, "the newest commits are kept: {commits}");
-    }
+    feed_race::removed_commits(&server().make_database().unwrap());
 }

@@ -1,30 +1,33 @@
 //! Several stores that write to one database at random, and readers of its change feed.
 
 use std::collections::BTreeMap;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use marmota_model::{ErrorKind, Result, Value};
-use marmota_postgres::Postgres;
 use marmota_store::Store;
 use marmota_store::action::block_on;
 use marmota_store::change::{
     Change, ChangeKind, ChangeRetention, ChangeStream, FeedEvent, Position,
 };
 
-use crate::Tally;
+use crate::{Tally, engine};
 
 /// The label of the row that is inserted last.
 pub(crate) const END: &str = "end";
 
 pub(crate) fn recording(url: &str) -> Store {
-    let engine = Postgres::from_url(url).unwrap();
-    let builder = Store::builder(engine).model::<Tally>();
+    let builder = Store::builder(engine(url)).model::<Tally>();
     builder.changes(ChangeRetention::default()).open().unwrap()
 }
 
-pub(crate) fn label_of(row: &[Value]) -> Option<&str> {
+fn label_row(number: impl std::fmt::Display) -> Tally {
+    Tally { label: Some(format!("label {number}")), ..Tally::default() }
+}
+
+fn label_of(row: &[Value]) -> Option<&str> {
     match &row[2] {
         Value::Text(label) => Some(label),
         _ => None,
@@ -136,7 +139,7 @@ pub(crate) fn end(store: &Store) {
     }
 }
 
-pub(crate) fn may_happen(error: &marmota_model::Error) -> bool {
+fn may_happen(error: &marmota_model::Error) -> bool {
     error.is_retryable()
         || matches!(
             error.kind(),
@@ -144,14 +147,31 @@ pub(crate) fn may_happen(error: &marmota_model::Error) -> bool {
         )
 }
 
+/// Returns the times from the answer to a write until a reader of another store has the commit, in
+/// ascending order.
+pub(crate) fn delays(url: &str, writes: usize) -> Vec<Duration> {
+    let (one, other) = (recording(url), recording(url));
+    let mut stream = other.changes().unwrap();
+    let mut delay = || {
+        one.insert(&Tally::default()).run().unwrap();
+        let committed = Instant::now();
+        assert!(matches!(block_on(stream.next()).unwrap(), Some(FeedEvent::Commit(_))));
+        committed.elapsed()
+    };
+    let mut delays: Vec<Duration> = (0..writes).map(|_| delay()).collect();
+    delays.sort_unstable();
+    delays
+}
+
 /// Writes at random with several stores on a database, while connections are killed, and asserts
-/// that all stores read the same commits. Returns the number of commits.
-pub(crate) fn race(url: &str, writers: u64, writes: usize) -> usize {
+/// that all stores read the same commits. `kill` returns a statement that kills connections, by a
+/// number below 7. Returns the number of commits.
+pub(crate) fn race(url: &str, writers: u64, writes: usize, kill: fn(u64) -> String) -> usize {
     let (one, other, reading) = (recording(url), recording(url), recording(url));
     let streams = [&one, &other, &reading].map(|store| store.changes().unwrap());
-    let by_hand = Postgres::from_url(url).unwrap();
+    let by_hand = engine(url);
     // Writes by a program without a feed, in a transaction that stays open.
-    let plain = Store::builder(Postgres::from_url(url).unwrap()).model::<Tally>().open().unwrap();
+    let plain = Store::builder(engine(url)).model::<Tally>().open().unwrap();
     let keys = one.insert_many(&vec![Tally { count: 1, ..Tally::default() }; 4]).run().unwrap();
     let stop = AtomicBool::new(false);
     let received: Vec<Received> = thread::scope(|scope| {
@@ -174,13 +194,7 @@ pub(crate) fn race(url: &str, writers: u64, writes: usize) -> usize {
         let killer = scope.spawn(|| {
             let mut seed = 99;
             while !stop.load(Ordering::Relaxed) {
-                let sql = format!(
-                    "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
-                     WHERE datname=current_database() AND pid<>pg_backend_pid() AND pid%7={} \
-                     AND state<>'idle in transaction'",
-                    pick(&mut seed, 7)
-                );
-                by_hand.execute(&sql).unwrap();
+                by_hand.execute(&kill(pick(&mut seed, 7))).unwrap();
                 by_hand.execute("UPDATE tally SET count=count+1 WHERE count>5").unwrap_or(());
                 thread::sleep(Duration::from_millis(30));
             }
@@ -203,4 +217,97 @@ pub(crate) fn race(url: &str, writers: u64, writes: usize) -> usize {
         each.assert_is(&reading);
     }
     received[0].positions.len()
+}
+
+/// Asserts that an open transaction does not delay the commits of others.
+pub(crate) fn open_transactions(url: &str) {
+    let (one, other) = (recording(url), recording(url));
+    let open = one.begin_run().unwrap();
+    open.insert(&label_row("open")).run().unwrap();
+    let mut stream = other.changes().unwrap();
+    one.insert(&label_row("next")).run().unwrap();
+    let Some(FeedEvent::Commit(commit)) = block_on(stream.next()).unwrap() else { panic!() };
+    assert_eq!(label_of(commit.changes[0].after.as_ref().unwrap()), Some("label next"));
+    open.commit().run().unwrap();
+    let Some(FeedEvent::Commit(commit)) = block_on(stream.next()).unwrap() else { panic!() };
+    assert_eq!(label_of(commit.changes[0].after.as_ref().unwrap()), Some("label open"));
+    // A position of one process is known to the other.
+    block_on(one.reached(commit.position, Duration::from_secs(20))).unwrap();
+    assert_eq!(one.position().unwrap(), commit.position);
+}
+
+/// Asserts that a server that crashes, and starts again, loses no acknowledged commit.
+pub(crate) fn crashes(url: &str, crash: impl Fn()) {
+    let (one, other) = (recording(url), recording(url));
+    let (start, stop) = (one.position().unwrap(), AtomicBool::new(false));
+    let acknowledged = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for (number, store) in [&one, &other].into_iter().enumerate() {
+            let (stop, acknowledged) = (&stop, &acknowledged);
+            scope.spawn(move || {
+                for round in 0.. {
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let row = label_row(format_args!("{number} {round}"));
+                    let done = match round % 3 {
+                        0 => store.transaction(|transaction| transaction.insert(&row).run()),
+                        _ => store.insert(&row).run(),
+                    };
+                    match done {
+                        Ok(id) => acknowledged.lock().unwrap().push(id),
+                        Err(error) => {
+                            assert!(may_happen(&error), "{error:?}");
+                            thread::sleep(Duration::from_millis(5));
+                        }
+                    }
+                }
+            });
+        }
+        for _ in 0..2 {
+            thread::sleep(Duration::from_millis(300));
+            crash();
+        }
+        thread::sleep(Duration::from_millis(300));
+        stop.store(true, Ordering::Relaxed);
+    });
+    end(&other);
+    let received = Received::read(one.changes().unwrap().from(start).unwrap());
+    received.assert_is(&other);
+    let acknowledged = acknowledged.into_inner().unwrap();
+    assert!(!acknowledged.is_empty());
+    assert!(acknowledged.iter().all(|id| received.rows.contains_key(id)));
+}
+
+/// Two processes remove commits that exceed the retention; their readers get a gap.
+pub(crate) fn removed_commits(url: &str) {
+    let retention = ChangeRetention::default().bytes_max(1);
+    let open = || Store::builder(engine(url)).model::<Tally>().changes(retention).open().unwrap();
+    let stores = [open(), open()];
+    let start = stores[0].position().unwrap();
+    for round in 0..1_300 {
+        stores[round % 2].insert(&Tally::default()).run().unwrap();
+    }
+    let until = Instant::now() + Duration::from_secs(60);
+    for store in &stores {
+        let gap = loop {
+            assert!(Instant::now() < until, "no commit was removed");
+            let mut stream = store.changes().unwrap().from(start).unwrap();
+            match block_on(stream.next()).unwrap() {
+                Some(FeedEvent::Gap(position)) => break position,
+                Some(FeedEvent::Commit(_)) => thread::sleep(Duration::from_millis(100)),
+                None => panic!("the store is open"),
+            }
+        };
+        let end = store.position().unwrap();
+        assert!(start < gap && gap < end);
+        let mut stream = store.changes().unwrap().from(gap).unwrap();
+        let mut commits = 0;
+        while stream.position() < end {
+            let event = block_on(stream.next()).unwrap();
+            assert!(matches!(event, Some(FeedEvent::Commit(_))), "{event:?}");
+            commits += 1;
+        }
+        assert!(commits >= 250, "the newest commits are kept: {commits}");
+    }
 }

@@ -55,6 +55,10 @@ fn open(url: &str) -> Store {
     Store::builder(Postgres::from_url(url).unwrap()).model::<Tally>().open().unwrap()
 }
 
+fn engine(url: &str) -> Postgres {
+    Postgres::from_url(url).unwrap()
+}
+
 fn label(number: impl std::fmt::Display) -> Tally {
     Tally { label: Some(format!("label {number}")), ..Tally::default() }
 }

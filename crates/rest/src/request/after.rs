@@ -25,7 +25,7 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 /// What a request that has one of these headers reads.
 pub(crate) struct After {
     /// The store for the request. With a position it uses no cache if other processes may write to
-    /// the database: a cached row can be older than the position.
+    /// the database, and their commits do not invalidate the cache before they are reached.
     pub(crate) store: Store,
     /// The position, if it is not reached yet.
     awaited: Option<Position>,
@@ -47,8 +47,10 @@ impl After {
         let position: Position = text.trim().parse()?;
         let awaited = if store.has_reached(position)? { None } else { Some(position) };
         let capability = store.capability();
-        let has_other_writers = capability.shared_commits || capability.shared_file;
-        let store = match has_other_writers {
+        // Polled commits invalidate the cache before they are reached.
+        let is_notified = capability.shared_commits && !capability.polled_commits;
+        let may_be_older = is_notified || capability.shared_file;
+        let store = match may_be_older {
             _ if prefers_replica => store.prefer_replica_after(position, WAIT_MAX)?,
             true => store.without_cache(),
             false => store.clone(),

@@ -1,7 +1,7 @@
 //! Opens the feed of a database: its identity, the tables that it records, its last commit.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
 use marmota_model::{
@@ -59,7 +59,17 @@ pub(super) fn open(store: &Store, tables: FeedTables, is_replica: bool) -> Resul
         hub.changed();
     }
     let shapes = shapes_now.shapes;
-    Ok(Arc::new(ChangeFeed { hub, shapes, shape_table, commits, identity, cursors, dead_letters }))
+    let cache = OnceLock::new();
+    Ok(Arc::new(ChangeFeed {
+        hub,
+        shapes,
+        shape_table,
+        commits,
+        identity,
+        cursors,
+        dead_letters,
+        cache,
+    }))
 }
 
 /// Gives the feed of a database another identity, if it has a feed: positions of before are then

@@ -24,6 +24,8 @@ use crate::store::{Store, StoreCore};
 
 /// The interval in which commits of other processes are looked for, while there are readers.
 const POLL: Duration = Duration::from_millis(20);
+/// The same if the database notifies this process of them: a notification can be lost.
+const POLL_NOTIFIED: Duration = Duration::from_millis(250);
 /// The longest pause between two attempts while the database fails.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
 /// The interval in which old commits are removed.
@@ -46,6 +48,7 @@ pub(super) fn start(
         core: Arc::downgrade(&store.core),
         feed: Arc::clone(feed),
         polls: is_shared.then_some(POLL),
+        is_notified: !store.capability().polled_commits,
         publisher: Publisher::new(),
         announced: Instant::now(),
         kept: kept.filter(|kept| !kept.is_unlimited()),
@@ -64,6 +67,8 @@ struct Keeper {
     core: Weak<StoreCore>,
     feed: Arc<ChangeFeed>,
     polls: Option<Duration>,
+    /// True if the database notifies this process of the commits of others.
+    is_notified: bool,
     /// Publishes commits if the database numbers those of several programs.
     publisher: Publisher,
     /// The last time when other processes were notified of commits.
@@ -104,7 +109,10 @@ impl Keeper {
             let hub = &self.feed.hub;
             let work = match hub.is_shared() {
                 false => hub.wait(self.polls, next_removal),
-                true => hub.wait_shared(self.publisher.gap(), self.announced, next_removal),
+                true => {
+                    let polls = if self.is_notified { POLL_NOTIFIED } else { POLL };
+                    hub.wait_shared(polls, self.publisher.gap(), self.announced, next_removal)
+                }
             };
             let done = match work {
                 KeeperWork::Closed => return,
@@ -130,6 +138,9 @@ impl Keeper {
 
     /// Logs the first of several failures, and waits before the next attempt.
     fn fail(&mut self, error: &Error) {
+        if let Some(cache) = self.feed.cache.get() {
+            cache.pause();
+        }
         let level = if self.failing.is_none() { log::Level::Warn } else { log::Level::Debug };
         log::log!(level, "the change feed cannot be read: {error}");
         let pauses = self.failing.get_or_insert_with(|| Backoff::new(POLL, PAUSE_MAX));
@@ -157,7 +168,13 @@ impl Keeper {
                 log::debug!("other processes are not notified of commits: {error}");
             }
         }
-        if reads { self.publisher.publish(store, &self.feed) } else { Ok(()) }
+        if reads {
+            self.publisher.publish(store, &self.feed)?;
+            if let Some(cache) = self.feed.cache.get() {
+                cache.resume();
+            }
+        }
+        Ok(())
     }
 
     /// Reads the commits after this number.

@@ -17,8 +17,9 @@ use crate::layers::feed::commit_rows::{commits_between, integer};
 use crate::layers::feed::schema::{commit, identity};
 use crate::layers::feed::stored_commit::StoredCommit;
 use crate::runtime::backoff::Backoff;
+use crate::runtime::block_on::block_on;
 use crate::store::Store;
-use crate::verbs::changes::removed_up_to;
+use crate::verbs::changes::{decoded, removed_up_to};
 
 /// The number of commits that are read at once.
 const PAGE: u64 = 1_000;
@@ -81,6 +82,16 @@ impl Publisher {
             let is_full = page.numbers.len() as u64 == PAGE;
             let read_to = if is_full { page.numbers.last().copied().unwrap_or(0) } else { end };
             let is_read = filled.is_some();
+            if let Some(cache) = feed.cache.get() {
+                let new = page.commits.iter().filter(|commit| commit.number > last);
+                for commit in new.filter(|commit| commit.number <= end) {
+                    match block_on(decoded(store, feed, commit)) {
+                        Ok(decoded) => cache.invalidate(&decoded),
+                        // Readers of the feed get the error.
+                        Err(_) => cache.invalidate_all(),
+                    }
+                }
+            }
             feed.hub.publish_read(end, page.commits);
             if is_read {
                 feed.hub.read_up_to(read_to.min(end));

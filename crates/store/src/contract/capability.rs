@@ -76,6 +76,10 @@ pub struct Capability {
     /// number can become visible after a later one, and numbers can be missing. The store then
     /// publishes commits by reading the table of commits. Default: false.
     pub shared_commits: bool,
+    /// True if other processes are not notified of such commits. The store then polls the table of
+    /// commits while the feed has readers, and commits of others invalidate its cache. Default:
+    /// false.
+    pub polled_commits: bool,
     /// The database server that the engine is connected to, if the server runs on this machine,
     /// such as `PostgreSQL on this machine (127.0.0.1:5432)`. Default: `None`, as for an engine in
     /// this process.
@@ -137,6 +141,7 @@ impl Capability {
             shared_file: false,
             change_feed: false,
             shared_commits: false,
+            polled_commits: false,
             local_server: None,
         }
     }
@@ -211,6 +216,14 @@ impl Capability {
     pub const fn with_shared_commits(mut self) -> Self {
         (self.change_feed, self.shared_commits) = (true, true);
         self
+    }
+
+    /// Declares that it records changes of all programs, and does not notify other processes of them
+    /// ([`Capability::shared_commits`], [`Capability::polled_commits`]).
+    #[must_use]
+    pub const fn with_polled_commits(mut self) -> Self {
+        self.polled_commits = true;
+        self.with_shared_commits()
     }
 
     /// The same engine, whose automatic keys have gaps ([`Capability::key_gaps`]).
@@ -306,6 +319,7 @@ impl Capability {
             shared_file: false,
             change_feed: false,
             shared_commits: false,
+            polled_commits: false,
             local_server: None,
             durable: self.durable,
             persistent: self.persistent,
@@ -339,6 +353,7 @@ impl Capability {
             shared_file: self.shared_file || other.shared_file,
             change_feed: false,
             shared_commits: false,
+            polled_commits: false,
             local_server: self.local_server.clone().or_else(|| other.local_server.clone()),
         }
     }

@@ -18,6 +18,8 @@ use crate::contract::invalidation_feed::InvalidationFeed;
 use crate::layers::cache::CacheLayer;
 use crate::layers::cache::row_cache::Cache;
 use crate::layers::fallback::FallbackLayer;
+use crate::layers::feed::ChangeFeed;
+use crate::layers::feed::cache_subscription::CacheSubscription;
 use crate::layers::handle::HandleContext;
 use crate::layers::layer::Layer;
 use crate::layers::metrics::MetricsLayer;
@@ -109,14 +111,25 @@ impl Layers {
         self.stack.sessions()
     }
 
-    /// Subscribes the cache to the writes of others, on an engine that is notified of them. It is
-    /// called once the store is open.
+    /// Subscribes the cache to the writes of others, on an engine that is notified of them, or to the
+    /// change feed. It is called once the store is open.
     ///
     /// # Errors
     /// That of the engine.
-    pub(crate) fn subscribe_cache(&self, registry: &Registry) -> Result<()> {
+    pub(crate) fn subscribe_cache(
+        &self,
+        registry: &Registry,
+        feed: Option<&Arc<ChangeFeed>>,
+    ) -> Result<()> {
         let Some(cache) = &self.cache else { return Ok(()) };
-        let feed = Arc::new(InvalidationFeed::new(Arc::<Cache>::clone(cache)));
-        self.sessions().engine.subscribe_changes(registry.tables(), &feed)
+        let cache = Arc::new(InvalidationFeed::new(Arc::<Cache>::clone(cache)));
+        let engine = &self.sessions().engine;
+        match feed.filter(|_| engine.capability().polled_commits) {
+            Some(feed) => {
+                feed.subscribe(CacheSubscription::new(cache, registry.tables()));
+                Ok(())
+            }
+            None => engine.subscribe_changes(registry.tables(), &cache),
+        }
     }
 }

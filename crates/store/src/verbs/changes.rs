@@ -124,7 +124,9 @@ impl Store {
     /// Waits until the feed has reached a position, for at most `wait_max`.
     ///
     /// If another process made the commit, a cached row can be older for a moment: read through
-    /// [`Store::without_cache`].
+    /// [`Store::without_cache`], unless the engine has [`Capability::polled_commits`].
+    ///
+    /// [`Capability::polled_commits`]: crate::engine::Capability::polled_commits
     ///
     /// ```
     /// # use std::time::Duration;

@@ -1,15 +1,17 @@
-//! Two servers over REST with caches on one PostgreSQL database: what a client wrote through one of
-//! them, it reads through the other.
+//! Two servers over REST with caches on one database: what a client wrote through one of them, it
+//! reads through the other.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 
 use marmota_derive::Model;
 use marmota_http::{RunningServer, Server};
+use marmota_mariadb::Mariadb;
 use marmota_postgres::Postgres;
 use marmota_rest::Api;
 use marmota_store::Store;
 use marmota_store::change::ChangeRetention;
+use marmota_store::engine::Engine;
 
 #[derive(Clone, Debug, Model)]
 struct Visit {
@@ -17,8 +19,7 @@ struct Visit {
     place: String,
 }
 
-fn serve(url: &str) -> (Store, RunningServer) {
-    let engine = Postgres::from_url(url).unwrap();
+fn serve(engine: impl Engine + 'static) -> (Store, RunningServer) {
     let builder = Store::builder(engine).model::<Visit>().cache(1 << 20);
     let store = builder.changes(ChangeRetention::default()).open().unwrap();
     let server = Server::bind("127.0.0.1:0").unwrap().listeners(1);
@@ -47,9 +48,23 @@ fn header<'r>(response: &'r str, name: &str) -> &'r str {
 }
 
 #[test]
-fn what_was_written_through_one_server_is_read_through_the_other() {
+fn what_was_written_through_one_server_is_read_through_the_other_on_postgres() {
     let url = crate::postgres_url();
-    let ((_one, here), (_other, there)) = (serve(&url), serve(&url));
+    let open = || Postgres::from_url(&url).unwrap();
+    what_was_written_is_read(serve(open()), serve(open()));
+}
+
+#[test]
+fn what_was_written_through_one_server_is_read_through_the_other_on_mariadb() {
+    let url = crate::mariadb_url();
+    let open = || Mariadb::from_url(&url).unwrap();
+    what_was_written_is_read(serve(open()), serve(open()));
+}
+
+fn what_was_written_is_read(
+    (_one, here): (Store, RunningServer),
+    (_other, there): (Store, RunningServer),
+) {
     for number in 0..20 {
         let row = format!(r#"{{"place":"place {number}"}}"#);
         let written = send(here.local_addr(), "POST /api/visit", "", &row);

@@ -68,10 +68,14 @@ fn postgres(name: &'static str) -> Subject {
 }
 
 /// The same of a MariaDB server.
-fn mariadb(name: &'static str) -> Subject {
+fn mariadb_url() -> String {
     static SERVER: OnceLock<TemporaryMariadb> = OnceLock::new();
     let server = SERVER.get_or_init(|| TemporaryMariadb::start().unwrap());
-    let url = server.make_database().unwrap();
+    server.make_database().unwrap()
+}
+
+fn mariadb(name: &'static str) -> Subject {
+    let url = mariadb_url();
     Subject::new(name, move || Store::builder(Mariadb::from_url(&url).unwrap()))
 }
 
@@ -131,6 +135,12 @@ conformance!(postgres_with_a_feed, || {
     let url = postgres_url();
     Subject::new("PostgreSQL with a feed", move || {
         Store::builder(Postgres::from_url(&url).unwrap()).changes(ChangeRetention::default())
+    })
+});
+conformance!(mariadb_with_a_feed, || {
+    let url = mariadb_url();
+    Subject::new("MariaDB with a feed", move || {
+        Store::builder(Mariadb::from_url(&url).unwrap()).changes(ChangeRetention::default())
     })
 });
 conformance!(sqlite_behind_a_cache, || {

@@ -1,5 +1,6 @@
 //! The same changes on each engine are sent with the same bodies.
 
+use marmota_mariadb::{Mariadb, TemporaryMariadb};
 use marmota_memory::Memory;
 use marmota_postgres::{Postgres, TemporaryPostgres};
 use marmota_sqlite::Sqlite;
@@ -43,4 +44,7 @@ fn all_engines_send_the_same_bodies() {
     let server = TemporaryPostgres::start(&["fsync=off"]).unwrap();
     let url = server.make_database().unwrap();
     assert_eq!(bodies(Postgres::from_url(&url).unwrap()), of_memory);
+    let server = TemporaryMariadb::start().unwrap();
+    let url = server.make_database().unwrap();
+    assert_eq!(bodies(Mariadb::from_url(&url).unwrap()), of_memory);
 }

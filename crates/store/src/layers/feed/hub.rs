@@ -237,11 +237,13 @@ impl ChangeHub {
         }
     }
 
-    /// Like [`Self::wait`], if the database numbers the commits of several programs. `gap` is the
-    /// pause after which a commit that was missing is looked for again, `announced` the last time
-    /// when other processes were notified.
+    /// Like [`Self::wait`], if the database numbers the commits of several programs. `polls` is the
+    /// interval in which the table is read while there are readers, `gap` the pause after which a
+    /// commit that was missing is looked for again, `announced` the last time when other processes
+    /// were notified.
     pub(crate) fn wait_shared(
         &self,
+        polls: Duration,
         gap: Option<Duration>,
         announced: Instant,
         until: Instant,
@@ -250,9 +252,6 @@ impl ChangeHub {
         const GAP: Duration = Duration::from_millis(1);
         /// The interval of notifications.
         const ANNOUNCE: Duration = Duration::from_millis(5);
-        /// The interval in which the table is read while there are readers, in case a notification
-        /// was lost.
-        const POLL: Duration = Duration::from_millis(250);
         let start = Instant::now();
         let mut state = self.state.lock();
         loop {
@@ -266,7 +265,7 @@ impl ChangeHub {
                 next_read = Some(start + GAP);
             }
             if next_read.is_none() && state.readers > 0 {
-                next_read = Some(start + POLL);
+                next_read = Some(start + polls);
             }
             let reads = state.is_changed
                 || state.readers > 0 && state.filled < state.last

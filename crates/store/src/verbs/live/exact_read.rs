@@ -8,7 +8,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use marmota_model::{FieldSet, NoRows, Result, RowQuery, RowSink, SortKey, ValueRef};
 
@@ -71,6 +71,7 @@ impl ExactRead {
         feed: &ChangeFeed,
         definition: &LiveDefinition,
     ) -> Result<Self> {
+        let until = Instant::now() + PUBLISH_MAX;
         loop {
             let mut published = feed.hub.position().number;
             let mut before = visible_after(store, feed, published).await?;
@@ -88,12 +89,12 @@ impl ExactRead {
                 Some(read) => read,
                 None => {
                     published = feed.hub.position().number;
-                    // The engine's transactions read a snapshot.
-                    let transaction = store.begin().await?;
-                    let visible = visible_after(&transaction, feed, published).await?;
-                    let window = window(&transaction, definition).await?;
-                    transaction.rollback().await?;
-                    (window, visible)
+                    match in_transaction(store, feed, definition, published).await {
+                        Ok(read) => read,
+                        // Its locks have conflicted with those of a write.
+                        Err(error) if error.is_retryable() && Instant::now() < until => continue,
+                        Err(error) => return Err(error),
+                    }
                 }
             };
             let number = visible.last().copied().unwrap_or(published);
@@ -102,6 +103,21 @@ impl ExactRead {
             }
         }
     }
+}
+
+/// Reads the rows, and the visible commits after `published`, in a transaction, which reads a
+/// snapshot or locks what it reads.
+async fn in_transaction(
+    store: &Store,
+    feed: &ChangeFeed,
+    definition: &LiveDefinition,
+    published: u64,
+) -> Result<(LiveWindow, Vec<u64>)> {
+    let transaction = store.begin().await?;
+    let visible = visible_after(&transaction, feed, published).await?;
+    let window = window(&transaction, definition).await?;
+    transaction.rollback().await?;
+    Ok((window, visible))
 }
 
 /// Applies the commits after `published` that were not `visible` to the window, up to the last
