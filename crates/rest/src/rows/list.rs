@@ -185,7 +185,8 @@ impl Reading {
         let order = params.query.order_with_key(context.table());
         let related = params.query.related.clone();
         let has_computed = params.ranked.is_some() || params.snippets.is_some();
-        let computed = has_computed.then(|| Box::new(Computed::new(params.ranked.as_ref())));
+        let new = || Box::new(Computed::new(context.table(), params.ranked.as_ref()));
+        let computed = has_computed.then(new);
         let mut body = ScratchBuffer::take();
         match in_columns {
             true => page_document::begin_columns(&mut body, context.table(), params.shown),
