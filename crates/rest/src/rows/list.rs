@@ -278,7 +278,7 @@ impl Reading {
             context.api.pages.keep(name, source, context.request, link.as_deref(), &self.body)
         });
         let media_type = if self.in_columns { JSON_COLUMNS } else { JSON };
-        let mut head = Head::new(Status::OK, media_type).etag(name.map(|name| name.etag));
+        let mut head = Head::new(Status::OK, media_type).etag(name.map(|name| name.etag)).list();
         head.link = link;
         self.count_in(context, &mut head);
         answer.whole(head, &mut self.body);
@@ -361,10 +361,10 @@ impl Verb for List {
         match self {
             Self::Read(reading) => return reading.step(context, answer, execute),
             Self::Identity { etag, page: None } => {
-                answer.empty(Head::new(Status::NOT_MODIFIED, "").etag(Some(*etag)));
+                answer.empty(Head::new(Status::NOT_MODIFIED, "").etag(Some(*etag)).list());
             }
             Self::Identity { etag, page: Some(page) } => {
-                let mut head = Head::new(Status::OK, JSON).etag(Some(*etag));
+                let mut head = Head::new(Status::OK, JSON).etag(Some(*etag)).list();
                 head.link.clone_from(&page.link);
                 answer.body(head).extend_from_slice(&page.body);
             }
