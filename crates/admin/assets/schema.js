@@ -157,6 +157,7 @@ export const schemaTablePage = async (main, [name], query, go) => {
   const names = [...new Set([...Object.keys(app.tables), ...name ? [name] : []])]
   const title = labelled('Name of the table', h('input', { autocomplete: 'off', required: true, class: 'mono', value: name ?? '' }), { hint: 'Lower-case letters, digits and _' })
   const history = h('input', { type: 'checkbox', checked: table.audit === true })
+  const english = h('input', { type: 'checkbox', checked: table.search_language === 'english' })
   const share = name === undefined && labelled('Who may use it', select(SHARES))
   const fields = h('div', {})
   let editors = []
@@ -176,6 +177,8 @@ export const schemaTablePage = async (main, [name], query, go) => {
     if (Object.keys(result.fields).length < editors.length) throw new Error('Two fields have the same name.')
     if (history.checked) result.audit = true
     else delete result.audit
+    if (english.checked) result.search_language = 'english'
+    else delete result.search_language
     if (name && now !== name) result.was = name
     if (now !== name && app.tables[now]) throw new Error(`There is a table ${now} already.`)
     const tables = Object.entries(app.tables).map(([other, kept]) => other === name ? [now, result] : [other, kept])
@@ -207,7 +210,7 @@ export const schemaTablePage = async (main, [name], query, go) => {
   fill(main,
     h('p', { class: 'crumbs' }, h('a', { href: '#/schema' }, 'Tables and fields')),
     h('h1', {}, name ? `Table ${name}` : 'New table'),
-    form([title, h('label', { class: 'choice' }, history, 'Keep the history of its rows'), share, h('h2', {}, 'Fields'), fields,
+    form([title, h('label', { class: 'choice' }, history, 'Keep the history of its rows'), h('label', { class: 'choice' }, english, 'Searches find other forms of English words'), share, h('h2', {}, 'Fields'), fields,
       h('div', { class: 'buttons' }, button('Add field', () => add('', { kind: 'text' }).title.target.focus()))],
     { submit: 'Show changes', send: save, extra: [h('a', { class: 'button', href: '#/schema' }, 'Cancel'), name && button('Remove table', remove, { kind: 'danger' })] }))
 }

@@ -29,6 +29,7 @@ const BYTES_MAX: u64 = 4 << 20;
 /// let app = AppFile::parse_toml(r#"
 ///     [tables.note]
 ///     audit = true
+///     search_language = "english"
 ///
 ///     [tables.note.fields]
 ///     id = { kind = "uuid", role = "key" }

@@ -40,6 +40,10 @@ pub(crate) struct TableDocument {
     /// True if every write adds an entry to the history. Default: false.
     #[serde(default, skip_serializing_if = "is_false")]
     pub(crate) audit: bool,
+    /// The language of the searched fields: searches find other forms of a word, such as `running`
+    /// for `run`. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) search_language: Option<LanguageName>,
     /// The time after an authentication in which users may write, such as `5m`: `s`, `m` or `h`. After
     /// it they authenticate again. Default: always.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -128,6 +132,14 @@ pub(crate) enum OnDeleteName {
     Cascade,
     /// Their reference becomes NULL.
     SetNull,
+}
+
+/// A language in which searches find other forms of a word.
+#[derive(Clone, Copy, Debug, DeriveDeserialize, JsonSchema, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LanguageName {
+    /// English.
+    English,
 }
 
 /// How texts compare.

@@ -3,12 +3,12 @@
 use indexmap::IndexMap;
 use marmota_model::{
     CharacterClass, Collation, EnumStored, Error, ErrorKind, Field, File, Kind, OnDelete, Result,
-    Role, Rule, Sanitizer, Schema,
+    Role, Rule, Sanitizer, Schema, SearchLanguage,
 };
 
 use crate::document::{
     ClassName, CollationName, CountDocument, FieldDetails, FieldDocument, IndexDocument, KindName,
-    LengthDocument, OnDeleteName, RangeDocument, RoleName, SanitizerName, StoredName,
+    LanguageName, LengthDocument, OnDeleteName, RangeDocument, RoleName, SanitizerName, StoredName,
     TableDocument,
 };
 use crate::scalar::Scalar;
@@ -57,6 +57,9 @@ pub(crate) fn document(schema: &Schema) -> Result<TableDocument> {
     Ok(TableDocument {
         was: schema.was.as_deref().map(str::to_owned),
         audit: schema.audit,
+        search_language: schema
+            .search_language
+            .map(|SearchLanguage::English| LanguageName::English),
         step_up: None,
         profile: false,
         indexes,

@@ -7,12 +7,13 @@ use indexmap::IndexMap;
 use marmota_model::text::excerpt;
 use marmota_model::{
     CharacterClass, Collation, EnumStored, Field, File, Index, KeyKind, Kind, OnDelete, Relation,
-    Role, Rule, Sanitizer, Schema, Table, Variant,
+    Role, Rule, Sanitizer, Schema, SearchLanguage, Table, Variant,
 };
 
 use crate::document::{
-    AppDocument, ClassName, CollationName, FieldDetails, FieldDocument, KindName, LengthDocument,
-    OnDeleteName, RangeDocument, RoleName, SanitizerName, StoredName, TableDocument,
+    AppDocument, ClassName, CollationName, FieldDetails, FieldDocument, KindName, LanguageName,
+    LengthDocument, OnDeleteName, RangeDocument, RoleName, SanitizerName, StoredName,
+    TableDocument,
 };
 use crate::fault::Fault;
 use crate::scalar::Scalar;
@@ -70,7 +71,10 @@ fn schema(
     let mut schema = Schema::new(name.to_owned(), fields)
         .indexes(indexes)
         .relations(relations)
-        .audit(document.audit);
+        .audit(document.audit)
+        .search_language(
+            document.search_language.map(|LanguageName::English| SearchLanguage::English),
+        );
     schema.was = document.was.clone().map(Cow::Owned);
     match Table::new(schema.clone()) {
         Ok(_) => Ok(schema),

@@ -37,6 +37,7 @@ pub(crate) const MODEL: Place = Place {
         ("index", "index(last_name, first_name)"),
         ("unique", "unique(email, where = \"deleted = null\")"),
         ("audit", "audit"),
+        ("search_language", "search_language = \"english\""),
         ("relation", "relation(labels = \"issue_label.label\")"),
         ("crate", "crate = \"marmota::model\""),
     ],

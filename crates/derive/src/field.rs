@@ -106,6 +106,11 @@ struct FileLimits {
 }
 
 impl Field {
+    /// Returns true if its words can be searched for.
+    pub(crate) const fn is_searched(&self) -> bool {
+        self.search
+    }
+
     /// Reads a field of the struct `owner`.
     pub(crate) fn read(
         field: &syn::Field,

@@ -83,6 +83,7 @@
 //! | `index(a, where = "filter")`, `unique(a, where = "filter")` | the same, for the rows that the filter selects |
 //! | `relation(labels = "issue_label.label")` | names for paths to related rows, for filters; may be repeated |
 //! | `audit` | each write adds an entry to the store's history |
+//! | `search_language = "english"` | searches find other forms of a word: `run` finds `running` |
 //! | `crate = "path"` | the module with the traits, if it is not found automatically |
 //!
 //! # On a field

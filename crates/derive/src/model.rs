@@ -46,6 +46,8 @@ struct Model {
     audit: bool,
     /// The named relations: name and path.
     relations: Vec<(String, String)>,
+    /// The variant of `SearchLanguage`.
+    search_language: Option<Ident>,
 }
 
 /// An index of the schema.
@@ -122,6 +124,7 @@ impl Model {
             indexes: Vec::new(),
             audit: false,
             relations: Vec::new(),
+            search_language: None,
         };
         model.name_table(&items, problems);
         model.find_key(problems);
@@ -133,7 +136,19 @@ impl Model {
             model.audit = true;
         }
         model.read_relations(&items, problems);
+        model.read_search_language(&items, problems);
         Some(model)
+    }
+
+    fn read_search_language(&mut self, items: &[Item], problems: &mut Problems) {
+        let Some(item) = items.iter().find(|item| item.name == "search_language") else { return };
+        let Some(text) = item.text(problems) else { return };
+        if text.value() != "english" {
+            problems.at(&text, "unknown language; write `search_language = \"english\"`");
+        } else if !self.fields.iter().any(Field::is_searched) {
+            problems.at(item, "no field is searched; write `#[model(search)]` on a field");
+        }
+        self.search_language = Some(Ident::new("English", Span::call_site()));
     }
 
     /// Sets the names of the table, and checks them.
@@ -366,6 +381,12 @@ impl Model {
     /// Generates the schema: two statics, since a constant cannot borrow a value with a destructor.
     fn schema(&self) -> TokenStream {
         let Self { path, table, key, audit, relations, .. } = self;
+        let search_language = match &self.search_language {
+            Some(language) => {
+                quote!(::core::option::Option::Some(#path::SearchLanguage::#language))
+            }
+            None => quote!(::core::option::Option::None),
+        };
         let was = former(self.was.as_deref());
         let count = self.fields.len();
         let fields = self.fields.iter().map(|field| field.code(path));
@@ -399,6 +420,7 @@ impl Model {
                     was: #was,
                     audit: #audit,
                     relations: ::std::borrow::Cow::Borrowed(&[#(#relations),*]),
+                    search_language: #search_language,
                 };
                 &SCHEMA
             }

@@ -80,7 +80,9 @@ pub use schema::{
     CharacterClass, Collation, EnumStored, Field, Index, KeyKind, Kind, Literal, OnDelete,
     Relation, Role, Rule, Sanitizer, Schema, Variant,
 };
-pub use search::{SEARCH_BYTES_MAX, SEARCH_TERMS_MAX, Search, SearchTerm, Snippet, Words};
+pub use search::{
+    SEARCH_BYTES_MAX, SEARCH_TERMS_MAX, Search, SearchLanguage, SearchTerm, Snippet, Words,
+};
 pub use table::{
     LinkedTables, RELATION_STEPS_MAX, RelationStep, ResolvedRelation, Table, ViewFields,
 };

@@ -1,10 +1,13 @@
 //! Full-text search in text fields: `marmot -dog "alpine mead*"`, as a tree that every engine
 //! evaluates in the same way.
 
+mod english;
+mod language;
 mod rank;
 mod snippet;
 mod words;
 
+pub use language::SearchLanguage;
 pub(crate) use rank::relevance;
 pub use snippet::Snippet;
 pub use words::Words;
@@ -20,7 +23,8 @@ pub const SEARCH_TERMS_MAX: usize = 32;
 ///
 /// Words are separated by spaces, phrases are in double quotes. A `*` at the end of either matches
 /// words with that prefix, a `-` in front excludes it. Case and accents are ignored. Characters
-/// other than letters and digits separate words, so `jean-paul` is a phrase.
+/// other than letters and digits separate words, so `jean-paul` is a phrase. In a table with a
+/// [`SearchLanguage`], words are compared by their stems.
 ///
 /// An invalid search is stored with its error, which the check of a filter reports.
 ///
@@ -59,6 +63,8 @@ pub struct SearchTerm {
     pub excluded: bool,
     /// The words as written, without quotes and star.
     pub written: String,
+    /// The stems of the words in English.
+    english: Vec<String>,
 }
 
 impl Search {
@@ -112,6 +118,22 @@ impl Search {
 }
 
 impl SearchTerm {
+    /// Returns the words, or their stems in a language.
+    ///
+    /// ```
+    /// use marmota_model::{Search, SearchLanguage};
+    /// let search = Search::new("running");
+    /// assert_eq!(search.terms().unwrap()[0].words_in(None), ["running"]);
+    /// assert_eq!(search.terms().unwrap()[0].words_in(Some(SearchLanguage::English)), ["run"]);
+    /// ```
+    #[must_use]
+    pub fn words_in(&self, language: Option<SearchLanguage>) -> &[String] {
+        match language {
+            None => &self.words,
+            Some(SearchLanguage::English) => &self.english,
+        }
+    }
+
     /// Returns true if the term occurs in a text.
     fn is_in(&self, text: &Words) -> bool {
         self.places(text).next().is_some()
@@ -119,10 +141,11 @@ impl SearchTerm {
 
     /// Returns the numbers of the words in a text at which the term begins.
     fn places(&self, text: &Words) -> impl Iterator<Item = usize> {
-        let starts = (text.len() + 1).saturating_sub(self.words.len());
-        let last = self.words.len() - 1;
+        let words = self.words_in(text.language());
+        let starts = (text.len() + 1).saturating_sub(words.len());
+        let last = words.len() - 1;
         (0..starts).filter(move |start| {
-            self.words.iter().enumerate().all(|(place, word)| {
+            words.iter().enumerate().all(|(place, word)| {
                 let found = text.at(start + place);
                 if self.prefix && place == last {
                     found.starts_with(&**word)
@@ -185,8 +208,9 @@ fn term(written: &str, prefix: bool, excluded: bool) -> Result<SearchTerm, Strin
     if words.is_empty() {
         return Err(format!("has {:?}, which contains no letter or digit", excerpt(written)));
     }
-    let words = words.iter().map(str::to_owned).collect();
-    Ok(SearchTerm { words, prefix, excluded, written: written.to_owned() })
+    let words: Vec<String> = words.iter().map(str::to_owned).collect();
+    let english = SearchLanguage::English.stems(&words);
+    Ok(SearchTerm { words, prefix, excluded, written: written.to_owned(), english })
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, KeyKind, Result, Table};
 use marmota_store::existing::ExistingTable;
-use marmota_store::plan::{Destructive, Plan, PlanStep, TableChange};
+use marmota_store::plan::{Destructive, Plan, PlanStep, StepEffect, TableChange};
 
 use self::layout::Layout;
 use crate::connection::Connection;
@@ -120,6 +120,7 @@ impl Preparing<'_> {
         let mut plan = Plan::default();
         for at in 0..tables.len() {
             comparison::compare(self, tables, at, &mut plan.steps)?;
+            plan.steps.extend(self.search_step(&tables[at])?);
         }
         Ok(plan)
     }
@@ -134,6 +135,9 @@ impl Preparing<'_> {
         plan.check(destructive)?;
         for table in tables {
             self.drop_search(table)?;
+            if search::column_name(table).is_some() {
+                self.make_search_functions(table)?;
+            }
         }
         for step in plan.to_do(destructive) {
             for sql in &step.statements {
@@ -153,6 +157,33 @@ impl Preparing<'_> {
         }
         let facts = tables.iter().map(|table| self.facts(table)).collect::<Result<_>>()?;
         Ok((plan, facts))
+    }
+
+    /// Returns the step that makes the search column of a table, or `None` if it is up to date.
+    fn search_step(&mut self, table: &Table) -> Result<Option<PlanStep>> {
+        let wanted = search::column_name(table);
+        let names = [Some(table.name()), table.schema().was.as_deref()];
+        let mut there = Vec::new();
+        for name in names.into_iter().flatten() {
+            let layout = Layout::of(self, table, name)?;
+            there.extend(layout.into_iter().flat_map(|layout| layout.searches));
+        }
+        if there.iter().eq(&wanted) {
+            return Ok(None);
+        }
+        let old = there.iter().filter(|column| Some(*column) != wanted.as_ref());
+        let on = quoted(table.name());
+        let drop =
+            |column: &String| format!("ALTER TABLE {on} DROP COLUMN IF EXISTS {}", quoted(column));
+        let mut statements: Vec<String> = old.map(drop).collect();
+        let new = wanted.filter(|wanted| !there.contains(wanted));
+        statements.extend(new.map(|column| search::add_column(table, &column)));
+        Ok(Some(PlanStep {
+            table: table.name().to_owned(),
+            change: TableChange::search_of(table),
+            effect: StepEffect::Safe,
+            statements,
+        }))
     }
 
     /// Drops the search column of a table, unless it is up to date: it would prevent changes of
@@ -176,10 +207,19 @@ impl Preparing<'_> {
         if layout.is_some_and(|layout| layout.searches.contains(&wanted)) {
             return Ok(());
         }
-        if self.number(&search::has_functions())? == 0 {
+        self.execute(&search::add_column(table, &wanted))
+    }
+
+    /// Creates the functions of a table's search column.
+    fn make_search_functions(&mut self, table: &Table) -> Result<()> {
+        if self.number(&search::has_functions(None))? == 0 {
             self.execute(&search::make_functions())?;
         }
-        self.execute(&search::add_column(table, &wanted))
+        let Some(language) = table.schema().search_language else { return Ok(()) };
+        if self.number(&search::has_functions(Some(language)))? == 0 {
+            self.execute(&search::make_functions_of(language))?;
+        }
+        Ok(())
     }
 
     /// Returns the version that the database was migrated to.

@@ -9,6 +9,7 @@ mod updates;
 const WHOLE: &str = r#"# The shop
 [tables.customer]
 audit = true
+search_language = "english"
 indexes = [{ fields = ["name", "born"] }, { fields = ["code"], unique = true }, { fields = ["email"], unique = true, where = "vip = true and born != null" }, { fields = ["site"], where = "site != null" }]
 
 [tables.customer.fields]

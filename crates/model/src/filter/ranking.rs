@@ -11,8 +11,8 @@ use crate::search::relevance;
 use crate::value::excerpt::excerpt;
 use crate::value::vector;
 use crate::{
-    Error, ErrorKind, FieldSet, FilterExpr, GeoPoint, Kind, Metric, Result, Search, Table, Value,
-    ValueRef, Words,
+    Error, ErrorKind, FieldSet, FilterExpr, GeoPoint, Kind, Metric, Result, Schema, Search, Table,
+    Value, ValueRef, Words,
 };
 
 /// The maximum number of rows of a [`RankedQuery`], which are held in memory until all rows are read.
@@ -99,7 +99,7 @@ pub struct RankedSearch {
 /// #     Field::new("title", Kind::TEXT).search(true)]))?;
 /// use marmota_model::{FilterExpr, Ranker, Ranking, ValueRef};
 /// let by = Ranking::relevance(&table, Some(&FilterExpr::search("marmot")))?;
-/// let mut ranker = Ranker::new(by);
+/// let mut ranker = Ranker::new(table.schema(), by);
 /// let mut score = |text| ranker.score(&[ValueRef::Int(1), ValueRef::Text(text)]);
 /// assert!(score("Marmots: the marmot") > score("The guide to mammals mentions a marmot"));
 /// # Ok::<(), marmota_model::Error>(())
@@ -381,14 +381,15 @@ fn vector_of(text: &str) -> Option<(Vec<f32>, &str)> {
 }
 
 impl Ranker {
-    /// Creates a ranker.
+    /// Creates a ranker of the rows of a table with this schema.
     #[must_use]
-    pub fn new(by: Ranking) -> Self {
+    pub fn new(schema: &Schema, by: Ranking) -> Self {
         let norm = match &by {
             Ranking::Nearest { to, metric, .. } => metric.norm(to),
             Ranking::Relevance(_) | Ranking::Distance { .. } => 0.0,
         };
-        Self { by, words: Words::default(), norm }
+        let words = Words::in_language(schema.search_language);
+        Self { by, words, norm }
     }
 
     /// Returns the ranking.
@@ -434,7 +435,7 @@ impl Ranker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Field, Role, Schema};
+    use crate::{Field, Role};
     use proptest::prelude::*;
 
     fn table() -> Table {

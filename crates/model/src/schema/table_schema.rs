@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::{Field, Relation, Role};
+use crate::{Field, Relation, Role, SearchLanguage};
 
 /// A model: a name, its fields in order, and its indexes.
 ///
@@ -35,6 +35,8 @@ pub struct Schema {
     pub audit: bool,
     /// Names for paths to related rows.
     pub relations: Cow<'static, [Relation]>,
+    /// The language of the searched fields: searches find other forms of a word.
+    pub search_language: Option<SearchLanguage>,
 }
 
 /// An index over one or more fields, of all rows or of those that a filter selects.
@@ -124,7 +126,26 @@ impl Schema {
             was: None,
             audit: false,
             relations: Cow::Borrowed(&[]),
+            search_language: None,
         }
+    }
+
+    /// Sets the language of the searched fields, in which searches find other forms of a word.
+    /// Default: `None`, searches find the words as written.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind, Role, Schema, SearchLanguage, Table};
+    /// let schema = Schema::new("note", vec![
+    ///     Field::new("id", Kind::I64).role(Role::Key),
+    ///     Field::new("text", Kind::TEXT).search(true),
+    /// ])
+    /// .search_language(Some(SearchLanguage::English));
+    /// assert!(Table::new(schema).is_ok());
+    /// ```
+    #[must_use]
+    pub const fn search_language(mut self, language: Option<SearchLanguage>) -> Self {
+        self.search_language = language;
+        self
     }
 
     /// Sets whether every write to its rows adds an entry to the store's history.

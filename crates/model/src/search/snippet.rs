@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Search, Words};
+use super::{Search, SearchLanguage, Words};
 
 /// The number of words of an extract.
 const SNIPPET_WORDS: usize = 30;
@@ -35,7 +35,21 @@ impl Snippet {
     /// if they find none.
     #[must_use]
     pub fn new(text: &str, searches: &[&Search]) -> Self {
-        let (places, words) = words_of(&text[..boundary(text, TEXT_BYTES_MAX)]);
+        Self::in_language(text, searches, None)
+    }
+
+    /// As [`Snippet::new`], with all forms of the words in a language.
+    ///
+    /// ```
+    /// use marmota_model::{Search, SearchLanguage, Snippet};
+    /// let english = Some(SearchLanguage::English);
+    /// let snippet = Snippet::in_language("It runs", &[&Search::new("running")], english);
+    /// assert_eq!(snippet.to_html(), "It <mark>runs</mark>");
+    /// ```
+    #[must_use]
+    pub fn in_language(text: &str, searches: &[&Search], language: Option<SearchLanguage>) -> Self {
+        let text_read = &text[..boundary(text, TEXT_BYTES_MAX)];
+        let (places, words) = words_of(text_read, language);
         let is_found = found(&words, searches);
         let start = best_start(&is_found);
         let last = words.len().min(start + SNIPPET_WORDS);
@@ -86,9 +100,9 @@ fn boundary(text: &str, at: usize) -> usize {
 }
 
 /// Returns the places of the words in a text, and the words.
-fn words_of(text: &str) -> (Vec<Range<usize>>, Words) {
+fn words_of(text: &str, language: Option<SearchLanguage>) -> (Vec<Range<usize>>, Words) {
     let mut places = Vec::new();
-    let (mut start, mut word) = (None, Words::default());
+    let (mut start, mut word) = (None, Words::in_language(language));
     let ends = text.char_indices().map(|(at, c)| (at, Words::is_separator(c)));
     for (at, is_end) in ends.chain([(text.len(), true)]) {
         match (is_end, start) {

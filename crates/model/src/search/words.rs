@@ -5,6 +5,8 @@
 use std::ops::RangeInclusive;
 use std::sync::LazyLock;
 
+use super::SearchLanguage;
+
 /// The maximum number of bytes in a word; the rest is left out.
 const WORD_BYTES_MAX: usize = 32_768;
 
@@ -99,9 +101,29 @@ pub struct Words {
     text: String,
     /// The end of each word.
     ends: Vec<usize>,
+    language: Option<SearchLanguage>,
 }
 
 impl Words {
+    /// Creates an empty list whose words are replaced by their stems in a language, if there is one.
+    ///
+    /// ```
+    /// use marmota_model::{SearchLanguage, Words};
+    /// let mut words = Words::in_language(Some(SearchLanguage::English));
+    /// words.take("Running marmots");
+    /// assert_eq!(words.iter().collect::<Vec<_>>(), ["run", "marmot"]);
+    /// ```
+    #[must_use]
+    pub const fn in_language(language: Option<SearchLanguage>) -> Self {
+        Self { text: String::new(), ends: Vec::new(), language }
+    }
+
+    /// Returns the language of the stems.
+    #[must_use]
+    pub const fn language(&self) -> Option<SearchLanguage> {
+        self.language
+    }
+
     /// Replaces the words by those of `text`.
     pub fn take(&mut self, text: &str) {
         self.text.clear();
@@ -137,6 +159,9 @@ impl Words {
                 end -= 1;
             }
             self.text.truncate(end);
+        }
+        if let Some(language) = self.language {
+            language.stem_last(&mut self.text, start);
         }
         self.ends.push(self.text.len());
     }

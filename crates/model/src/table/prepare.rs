@@ -57,6 +57,10 @@ impl Table {
             schema,
         };
         table.prepare_fields()?;
+        if table.schema.search_language.is_some() && !table.schema.fields.iter().any(|f| f.search) {
+            let why = "it has a search language, but no searched field: add `search` to a field";
+            return Err(refuse(&table.schema, None, why));
+        }
         table.check_indexes()?;
         Ok(table)
     }

@@ -5,19 +5,36 @@
 //! programs are found too. The column has each word prefixed with the number of its field. If that
 //! is not sufficient (a phrase, a long word, a text so long that its words are omitted), the texts
 //! are checked.
+//!
+//! In a table with a language, words are stems by PostgreSQL's dictionary of Porter's algorithm.
 
 use std::fmt::Write as _;
 
-use marmota_model::{Search, SearchTerm, Table, Words};
+use marmota_model::{Search, SearchLanguage, SearchTerm, Table, Words};
 
 use crate::statement::sql_words::{bounded, quoted};
 use crate::statement::sql_writer::Sql;
 use crate::wire::value::{self, PgType};
 
-/// Converts a text to its words, each preceded by a space.
-const WORDS: &str = "marmota_words_1";
-/// Converts a field's text to the words of the column.
-const LEXEMES: &str = "marmota_search_1";
+/// The name of PostgreSQL's dictionary of English stems.
+const ENGLISH_STEMS: &str = "marmota_english_stem_1";
+
+/// Returns the function that converts a text to its words, with a space between them.
+const fn words_function(language: Option<SearchLanguage>) -> &'static str {
+    match language {
+        None => "marmota_words_1",
+        Some(SearchLanguage::English) => "marmota_words_english_1",
+    }
+}
+
+/// Returns the function that converts a field's text to the words of the column.
+const fn lexemes_function(language: Option<SearchLanguage>) -> &'static str {
+    match language {
+        None => "marmota_search_1",
+        Some(SearchLanguage::English) => "marmota_search_english_1",
+    }
+}
+
 /// The most characters of a word in the column. PostgreSQL's limit is 2,046 bytes.
 const WORD_CHARS_MAX: usize = 500;
 /// The most bytes of a row's words in the column; PostgreSQL's limit is a megabyte, including the
@@ -31,18 +48,22 @@ pub(crate) const COLUMN_START: &str = "search:";
 pub(crate) fn column_name(table: &Table) -> Option<String> {
     let names: Vec<&str> =
         table.search_fields().map(|field| &*table.fields()[field].name).collect();
-    (!names.is_empty()).then(|| bounded(&format!("{COLUMN_START}{}", names.join(","))))
+    let language = table.schema().search_language;
+    let language = language.map(|language| format!("{}:", language.name())).unwrap_or_default();
+    let name = || bounded(&format!("{COLUMN_START}{language}{}", names.join(",")));
+    (!names.is_empty()).then(name)
 }
 
 /// Returns the SQL that adds the column and its index.
 pub(crate) fn add_column(table: &Table, column: &str) -> String {
     let (on, column) = (quoted(table.name()), quoted(column));
     let most = ROW_BYTES_MAX / table.search_fields().count().max(1);
+    let lexemes = lexemes_function(table.schema().search_language);
     let words: Vec<String> = table
         .search_fields()
         .enumerate()
         .map(|(number, field)| {
-            format!("{LEXEMES}('{number}',{most},{})", quoted(&table.fields()[field].name))
+            format!("{lexemes}('{number}',{most},{})", quoted(&table.fields()[field].name))
         })
         .collect();
     format!(
@@ -53,11 +74,36 @@ pub(crate) fn add_column(table: &Table, column: &str) -> String {
 }
 
 /// Returns SQL that is true if the functions exist.
-pub(crate) fn has_functions() -> String {
-    format!("SELECT (to_regproc('{LEXEMES}') IS NOT NULL)::int")
+pub(crate) fn has_functions(language: Option<SearchLanguage>) -> String {
+    format!("SELECT (to_regproc('{}') IS NOT NULL)::int", lexemes_function(language))
 }
 
-/// Returns the SQL that creates the functions.
+/// Returns the SQL that creates the functions of a language, after those of words as written.
+///
+/// `marmota_model` has the variant of SQLite, which differs in two suffixes: `possibly` has the stem
+/// of `possible`, and `apology` that of `apologize`. Words with other letters than those of ASCII
+/// are kept, since PostgreSQL would change their case by other tables.
+pub(crate) fn make_functions_of(language: SearchLanguage) -> String {
+    let SearchLanguage::English = language;
+    let (words, stems) = (words_function(None), words_function(Some(language)));
+    // A consonant after a vowel, as `y` is one after a consonant, and then one of the suffixes.
+    let start = "((?:[aeiou]|[^aeiou ]y)[^aeiou ][^ ]*)";
+    let end = "(?:y|i|ies)(?![^ ])";
+    format!(
+        "CREATE TEXT SEARCH DICTIONARY {ENGLISH_STEMS} \
+         (TEMPLATE=pg_catalog.snowball,LANGUAGE=porter); \
+         CREATE FUNCTION {stems}(t text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN \
+         array_to_string(ARRAY(SELECT CASE WHEN char_length(word)>2 AND octet_length(word)<65 \
+         AND octet_length(word)=char_length(word) \
+         THEN (ts_lexize('{ENGLISH_STEMS}',word))[1] ELSE word END \
+         FROM unnest(string_to_array(nullif(regexp_replace(regexp_replace({words}(t) COLLATE \"C\",\
+         '{start}bl{end}','\\1ble','g'),'{start}log{end}','\\1log','g'),''),' ')) \
+         WITH ORDINALITY AS one(word,place) ORDER BY place),' '); {}",
+        lexemes_sql(Some(language))
+    )
+}
+
+/// Returns the SQL that creates the functions for words as written.
 pub(crate) fn make_functions() -> String {
     let mut separators = String::new();
     for range in Words::separators() {
@@ -72,20 +118,27 @@ pub(crate) fn make_functions() -> String {
         to.push(folded);
     }
     from.extend(Words::marks().flatten().filter_map(char::from_u32));
+    let (words, lexemes) = (words_function(None), lexemes_sql(None));
+    format!(
+        "CREATE FUNCTION {words}(t text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN \
+         btrim(CASE WHEN octet_length(t)=char_length(t) \
+         THEN regexp_replace(lower(t COLLATE \"C\"),'[^a-z0-9]+',' ','g') \
+         ELSE regexp_replace(translate(t,'{from}','{to}') COLLATE \"C\",'[{separators}]+',' ','g') \
+         END); {lexemes}"
+    )
+}
+
+fn lexemes_sql(language: Option<SearchLanguage>) -> String {
+    let (function, words_of) = (lexemes_function(language), words_function(language));
     let lexemes = format!(
         "array_to_tsvector(ARRAY(SELECT field||':'||left(word,{WORD_CHARS_MAX}) \
          FROM unnest(string_to_array(nullif(words,''),' ')) word))"
     );
     format!(
-        "CREATE FUNCTION {WORDS}(t text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN \
-         btrim(CASE WHEN octet_length(t)=char_length(t) \
-         THEN regexp_replace(lower(t COLLATE \"C\"),'[^a-z0-9]+',' ','g') \
-         ELSE regexp_replace(translate(t,'{from}','{to}') COLLATE \"C\",'[{separators}]+',' ','g') \
-         END); \
-         CREATE FUNCTION {LEXEMES}(field text,most integer,t text) RETURNS tsvector \
+        "CREATE FUNCTION {function}(field text,most integer,t text) RETURNS tsvector \
          LANGUAGE sql IMMUTABLE PARALLEL SAFE RETURN \
          (SELECT CASE WHEN octet_length(words)>most THEN array_to_tsvector(ARRAY[field||':']) \
-         ELSE {lexemes} END FROM (SELECT {WORDS}(coalesce(t,'')) AS words OFFSET 0) w)"
+         ELSE {lexemes} END FROM (SELECT {words_of}(coalesce(t,'')) AS words OFFSET 0) w)"
     )
 }
 
@@ -121,6 +174,7 @@ pub(crate) fn sql(out: &mut Sql, table: &Table, field: Option<usize>, search: &S
     };
     let column = quoted(&column);
     let fields = searched(table, field);
+    let words = words_function(table.schema().search_language);
     out.push(&format!("({column} @@ ")).parameter(PgType::Text.oid()).push("::tsquery AND (");
     if !terms.iter().any(is_beyond_column) {
         let left_out: Vec<String> =
@@ -135,7 +189,7 @@ pub(crate) fn sql(out: &mut Sql, table: &Table, field: Option<usize>, search: &S
         for (at, (_, position)) in fields.iter().enumerate() {
             let text = quoted(&table.fields()[*position].name);
             out.push(if at == 0 { "" } else { " OR " });
-            out.push(&format!("strpos(' '||{WORDS}(coalesce({text},''))||' ',${needle})>0"));
+            out.push(&format!("strpos(' '||{words}(coalesce({text},''))||' ',${needle})>0"));
         }
         out.push(")");
     }
@@ -144,26 +198,37 @@ pub(crate) fn sql(out: &mut Sql, table: &Table, field: Option<usize>, search: &S
 
 /// Appends a search's values. Returns their number.
 pub(crate) fn put(out: &mut Vec<u8>, table: &Table, field: Option<usize>, search: &Search) -> u16 {
-    let terms = terms(search);
+    let (terms, language) = (terms(search), table.schema().search_language);
     let mut put_text = |text: &str| {
         // Every text is valid for PostgreSQL.
         let _ = value::put(out, PgType::Text, marmota_model::ValueRef::Text(text));
     };
-    put_text(&query(&searched(table, field), terms));
+    put_text(&query(&searched(table, field), terms, language));
     for term in terms {
         let end = if term.prefix { "" } else { " " };
-        put_text(&format!(" {}{end}", term.words.join(" ")));
+        put_text(&format!(" {}{end}", stored_words(term, language).join(" ")));
     }
     1 + terms.len() as u16
 }
 
+/// Returns the words of a term as the functions make them.
+fn stored_words(term: &SearchTerm, language: Option<SearchLanguage>) -> Vec<&str> {
+    let stems = term.words_in(language).iter();
+    let pairs = term.words.iter().zip(stems);
+    pairs.map(|(word, stem)| if word.is_ascii() { &**stem } else { &**word }).collect()
+}
+
 /// Returns the query for the column. It selects at least the matching rows.
-fn query(fields: &[(usize, usize)], terms: &[SearchTerm]) -> String {
+fn query(
+    fields: &[(usize, usize)],
+    terms: &[SearchTerm],
+    language: Option<SearchLanguage>,
+) -> String {
     let asked = terms.iter().filter(|term| !term.excluded || !is_beyond_column(term));
     let all: Vec<String> = asked
         .map(|term| {
             let in_fields: Vec<String> =
-                fields.iter().map(|(number, _)| within(*number, term)).collect();
+                fields.iter().map(|(number, _)| within(*number, term, language)).collect();
             format!("{}({})", if term.excluded { "!" } else { "" }, in_fields.join("|"))
         })
         .collect();
@@ -175,11 +240,10 @@ fn query(fields: &[(usize, usize)], terms: &[SearchTerm]) -> String {
 }
 
 /// Returns a term as a query for one field.
-fn within(field: usize, term: &SearchTerm) -> String {
+fn within(field: usize, term: &SearchTerm, language: Option<SearchLanguage>) -> String {
     let last = term.words.len() - 1;
-    let words: Vec<String> = term
-        .words
-        .iter()
+    let words: Vec<String> = stored_words(term, language)
+        .into_iter()
         .enumerate()
         .map(|(place, word)| {
             let word: String = word.chars().take(WORD_CHARS_MAX).collect();
@@ -198,7 +262,7 @@ mod tests {
     fn the_column_is_asked_for_no_less_than_is_sought() {
         let search = Search::new("alpine -dog \"the mea*\" -\"a b\"");
         assert_eq!(
-            query(&[(0, 3), (1, 5)], terms(&search)),
+            query(&[(0, 3), (1, 5)], terms(&search), None),
             "((('0:alpine')|('1:alpine'))&!(('0:dog')|('1:dog'))\
              &(('0:the'&'0:mea':*)|('1:the'&'1:mea':*)))|'0:'|'1:'"
         );

@@ -11,7 +11,7 @@
 //!
 //! HTTP/1.1 200 OK
 //! Content-Type: application/x-ndjson
-//! Vary: Accept
+//! Vary: Accept, Prefer
 //! Transfer-Encoding: chunked
 //!
 //! {"name":"Sofja Kowalewskaja"}
@@ -39,7 +39,7 @@ use marmota_store::operation::Operation;
 use marmota_web::{ApiError, ApiResult};
 
 use crate::protocol::ndjson::NDJSON;
-use crate::request::answer::PRIVATE;
+use crate::request::answer::{PRIVATE, VARY_CALLER, VARY_LIST};
 use crate::request::params;
 use crate::request::request_context::RequestContext;
 use crate::request::submission::Submission;
@@ -112,7 +112,7 @@ impl RowLines {
     /// Returns the response once the first slice is read: errors in the query can still set the
     /// status.
     ///
-    /// `Vary: Accept` is set because the same URL also returns pages (RFC 9110). If the rows depend
+    /// `Vary` is set because the same URL also returns pages (RFC 9110). If the rows depend
     /// on the caller's rights, `Cache-Control` excludes shared caches.
     pub(crate) fn answer(mut self) -> Flow {
         let private = self.private;
@@ -127,12 +127,14 @@ impl RowLines {
                 }
             };
             let response = match private {
-                true => response.with_header("Cache-Control", PRIVATE),
+                true => response
+                    .with_header("Cache-Control", PRIVATE)
+                    .and_then(|response| response.with_header("Vary", VARY_CALLER)),
                 false => Ok(response),
             };
             // The same URL can also return JSON pages.
             response
-                .and_then(|response| response.with_header("Vary", "Accept"))
+                .and_then(|response| response.with_header("Vary", VARY_LIST))
                 .unwrap_or_else(IntoResponse::into_response)
         }))
     }

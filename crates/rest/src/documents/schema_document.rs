@@ -119,7 +119,8 @@ pub(crate) fn shown_fields(table: &Table) -> impl Iterator<Item = (usize, &Field
 }
 
 /// Returns the description of a table: its URL, its key and who assigns it, its fields and its
-/// indexes. `relations` is present for models with named relations, `history` for audited ones.
+/// indexes. `relations` is present for models with named relations, `history` for audited ones,
+/// `search_language` for those whose searches find other forms of a word.
 ///
 /// The order of members in the JSON text is not fixed.
 fn of_table(table: &Table, base: &str) -> Value {
@@ -162,6 +163,11 @@ fn of_table(table: &Table, base: &str) -> Value {
         .collect();
     if !named.is_empty() {
         out["relations"] = Value::Array(named);
+    }
+    if let Some(language) = table.schema().search_language
+        && table.search_fields().next().is_some()
+    {
+        out["search_language"] = json!(language.name());
     }
     if table.schema().audit {
         out["history"] = json!(format!("{base}/{}/{{key}}/history", table.name()));

@@ -27,7 +27,7 @@ use marmota_web::{ApiError, ApiResult};
 
 use super::disposition;
 use super::field::{FileField, tag};
-use crate::request::answer::PRIVATE;
+use crate::request::answer::{PRIVATE, VARY_CALLER};
 
 /// The parameters of a read.
 #[derive(Default)]
@@ -183,7 +183,8 @@ fn repr_digest(file: &File) -> String {
 
 /// Adds headers, and those that all responses with files have.
 fn with_headers(mut response: Response, headers: &[(&'static str, String)]) -> ApiResult<Response> {
-    let fixed = [("X-Content-Type-Options", "nosniff"), ("Cache-Control", PRIVATE)];
+    let fixed =
+        [("X-Content-Type-Options", "nosniff"), ("Cache-Control", PRIVATE), ("Vary", VARY_CALLER)];
     let fixed = fixed.iter().map(|(name, value)| (*name, (*value).to_owned()));
     for (name, value) in headers.iter().cloned().chain(fixed) {
         // Each value is ASCII without control characters.

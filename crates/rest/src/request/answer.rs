@@ -23,6 +23,10 @@ pub(crate) const JSON: &str = "application/json";
 pub(crate) const JSON_COLUMNS: &str = "application/json; profile=columns";
 /// The `Cache-Control` of responses that depend on the caller: shared caches must not reuse them.
 pub(crate) const PRIVATE: &str = "private, no-cache";
+/// The `Vary` of such responses: a cache of one machine must not give them to another user.
+pub(crate) const VARY_CALLER: &str = "Authorization, Cookie";
+/// The `Vary` of a list: one URL has pages, lines and events, and `Prefer` selects its count.
+pub(crate) const VARY_LIST: &str = "Accept, Prefer";
 /// The header with the position of a write in the change feed.
 pub(crate) const POSITION: &str = "Marmota-Position";
 /// The header with the number of rows of a list.
@@ -53,6 +57,8 @@ pub(crate) struct Head {
     pub(crate) count: Option<u64>,
     /// The preference `count` that was applied (`Preference-Applied`).
     pub(crate) counted: Option<&'static str>,
+    /// True for a list, whose form depends on the request (`Vary`).
+    pub(crate) is_list: bool,
     /// An additional header, for one that only a few responses have, such as `Retry-After` or
     /// `Idempotent-Replayed`.
     pub(crate) extra: Option<(&'static str, &'static str)>,
@@ -83,6 +89,7 @@ impl Head {
             minimal: false,
             count: None,
             counted: None,
+            is_list: false,
             extra: None,
             common: Common { private: false, position: None, from_replica: false },
         }
@@ -91,6 +98,12 @@ impl Head {
     /// Sets the entity tag, or none.
     pub(crate) const fn etag(mut self, etag: Option<Etag>) -> Self {
         self.etag = etag;
+        self
+    }
+
+    /// Makes it the head of a list.
+    pub(crate) const fn list(mut self) -> Self {
+        self.is_list = true;
         self
     }
 
@@ -108,6 +121,10 @@ impl Head {
         }
         if self.common.private {
             put("Cache-Control", PRIVATE);
+            put("Vary", VARY_CALLER);
+        }
+        if self.is_list {
+            put("Vary", VARY_LIST);
         }
         if let Some(position) = self.common.position {
             put(POSITION, &position.to_string());
@@ -324,7 +341,7 @@ pub(crate) enum Out<'o, 'w> {
 
 impl<'w> Out<'_, 'w> {
     /// Starts a response, to be passed to [`Out::end`]. `private` is true if the caller has rights
-    /// of its own, and adds `Cache-Control`.
+    /// of its own, and adds `Cache-Control` and `Vary`.
     pub(crate) const fn begin(&mut self, private: bool) -> Answer<'_, 'w> {
         match self {
             Self::Direct(out) => Answer::direct(out, private),

@@ -62,7 +62,9 @@ impl Snippets {
                 ValueRef::Text(text) => {
                     let searches = self.searches.iter().filter(|by| by.fields.contains(field));
                     let searches: Vec<&Search> = searches.map(|by| &by.search).collect();
-                    json::write_string(out, &Snippet::new(text, &searches).to_html());
+                    let language = table.schema().search_language;
+                    let snippet = Snippet::in_language(text, &searches, language);
+                    json::write_string(out, &snippet.to_html());
                 }
                 _ => out.extend_from_slice(b"null"),
             }
@@ -81,8 +83,9 @@ pub(crate) struct Computed {
 
 impl Computed {
     /// Creates the members of a page without rows.
-    pub(crate) fn new(order: Option<&RankedOrder>) -> Self {
-        Self { ranker: order.map(|order| Ranker::new(order.by.clone())), ..Self::default() }
+    pub(crate) fn new(table: &Table, order: Option<&RankedOrder>) -> Self {
+        let ranker = order.map(|order| Ranker::new(table.schema(), order.by.clone()));
+        Self { ranker, ..Self::default() }
     }
 
     /// Adds a row. Returns its place, for the cursor of the next page, if the page is ranked.

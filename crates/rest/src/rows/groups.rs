@@ -83,7 +83,7 @@ impl Verb for Groups {
         let Self { query, result, name, writer, body, .. } = self;
         if self.is_known {
             let etag = name.map(|name| name.etag);
-            answer.empty(Head::new(Status::NOT_MODIFIED, "").etag(etag));
+            answer.empty(Head::new(Status::NOT_MODIFIED, "").etag(etag).list());
             return Ok(Next::Answered);
         }
         let (table, result) = (context.table(), &*result);
@@ -98,7 +98,8 @@ impl Verb for Groups {
         body.extend_from_slice(b"]}");
         // Groups that were read during a write may match neither version, so they get no tag.
         let name = name.filter(|name| context.api.pages.matches(*name, context.store, table));
-        answer.whole(Head::new(Status::OK, JSON).etag(name.map(|name| name.etag)), body);
+        let etag = name.map(|name| name.etag);
+        answer.whole(Head::new(Status::OK, JSON).etag(etag).list(), body);
         Ok(Next::Answered)
     }
 }

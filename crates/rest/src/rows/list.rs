@@ -185,7 +185,8 @@ impl Reading {
         let order = params.query.order_with_key(context.table());
         let related = params.query.related.clone();
         let has_computed = params.ranked.is_some() || params.snippets.is_some();
-        let computed = has_computed.then(|| Box::new(Computed::new(params.ranked.as_ref())));
+        let new = || Box::new(Computed::new(context.table(), params.ranked.as_ref()));
+        let computed = has_computed.then(new);
         let mut body = ScratchBuffer::take();
         match in_columns {
             true => page_document::begin_columns(&mut body, context.table(), params.shown),
@@ -275,7 +276,7 @@ impl Reading {
             context.api.pages.keep(name, source, context.request, link.as_deref(), &self.body)
         });
         let media_type = if self.in_columns { JSON_COLUMNS } else { JSON };
-        let mut head = Head::new(Status::OK, media_type).etag(name.map(|name| name.etag));
+        let mut head = Head::new(Status::OK, media_type).etag(name.map(|name| name.etag)).list();
         head.link = link;
         self.count_in(context, &mut head);
         answer.whole(head, &mut self.body);
@@ -358,10 +359,10 @@ impl Verb for List {
         match self {
             Self::Read(reading) => return reading.step(context, answer, execute),
             Self::Identity { etag, page: None } => {
-                answer.empty(Head::new(Status::NOT_MODIFIED, "").etag(Some(*etag)));
+                answer.empty(Head::new(Status::NOT_MODIFIED, "").etag(Some(*etag)).list());
             }
             Self::Identity { etag, page: Some(page) } => {
-                let mut head = Head::new(Status::OK, JSON).etag(Some(*etag));
+                let mut head = Head::new(Status::OK, JSON).etag(Some(*etag)).list();
                 head.link.clone_from(&page.link);
                 answer.body(head).extend_from_slice(&page.body);
             }

@@ -134,6 +134,10 @@ fn each_sees_what_is_theirs() {
             for (token, mine, other) in [(&ann, hers, his), (&bob, his, hers)] {
                 let list = by(&mut client, token, "GET /api/note?count=true", "").is(200);
                 assert_eq!(list.header("cache-control"), Some("private, no-cache"));
+                let vary: Vec<&str> = list.headers("vary").collect();
+                assert_eq!(vary, ["Authorization, Cookie", "Accept, Prefer"]);
+                let row = by(&mut client, token, &format!("GET /api/note/{mine}"), "").is(200);
+                assert_eq!(row.header("vary"), Some("Authorization, Cookie"));
                 let list = list.value();
                 assert_eq!(list["count"], 1);
                 assert_eq!(list["rows"][0]["id"], mine);

@@ -177,6 +177,11 @@ impl Answer {
         self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
 
+    #[cfg(feature = "auth")]
+    pub(crate) fn headers(&self, name: &str) -> impl Iterator<Item = &str> {
+        self.headers.iter().filter(move |(known, _)| known == name).map(|(_, value)| &**value)
+    }
+
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }

@@ -49,7 +49,7 @@ fn lines_go_in_and_come_out() {
         assert_eq!(answer.text(), r#"{"inserted":2500}"#);
         let answer = get(client, "/api/person").is(200);
         assert_eq!(answer.header("content-type"), Some("application/x-ndjson"));
-        assert_eq!(answer.header("vary"), Some("Accept"));
+        assert_eq!(answer.header("vary"), Some("Accept, Prefer"));
         let all = rows(&answer);
         assert_eq!(all.len(), 2_500);
         assert!(all.iter().zip(1..).all(|(row, id)| row["id"] == id && row["version"] == 1));

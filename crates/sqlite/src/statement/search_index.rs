@@ -8,15 +8,20 @@
 
 use std::fmt::Write as _;
 
-use marmota_model::{Error, ErrorKind, KeyKind, Result, Search, Table};
+use marmota_model::{Error, ErrorKind, KeyKind, Result, Search, SearchLanguage, Table};
 use marmota_sql::quoted;
 use marmota_store::plan::{PlanStep, StepEffect, TableChange};
 
 use crate::ffi::{Connection, Failure};
 use crate::sql_words::{sql_literal, sql_type};
 
-/// Must match `marmota_model::Words`.
-const TOKENIZER: &str = "unicode61 remove_diacritics 2";
+/// Returns the tokenizer of a table, which must match `marmota_model::Words`.
+const fn tokenizer(language: Option<SearchLanguage>) -> &'static str {
+    match language {
+        None => "unicode61 remove_diacritics 2",
+        Some(SearchLanguage::English) => "porter unicode61 remove_diacritics 2",
+    }
+}
 
 /// Returns the name of a table's FTS5 table. The colon prevents conflicts with models.
 pub(crate) fn index_name(table: &Table) -> String {
@@ -86,7 +91,8 @@ fn wanted(table: &Table) -> Vec<(String, String)> {
         index_name(table),
         format!(
             "CREATE VIRTUAL TABLE {index} USING fts5({columns}, content='', \
-             contentless_delete=1, tokenize='{TOKENIZER}')"
+             contentless_delete=1, tokenize='{}')",
+            tokenizer(table.schema().search_language)
         ),
     )];
     let keys = quoted(&keys_name(table));
@@ -175,11 +181,7 @@ pub(crate) fn step(
             }
         }
     }
-    let fields = table.search_fields().map(|field| table.fields()[field].name.to_string());
-    let change = match wanted.is_empty() {
-        true => TableChange::DropSearch,
-        false => TableChange::AddSearch(fields.collect()),
-    };
+    let change = TableChange::search_of(table);
     if !wanted.is_empty() {
         statements.extend(wanted.into_iter().map(|(_, sql)| sql));
         statements.extend(filling(table));
@@ -244,6 +246,41 @@ fn filling(table: &Table) -> Vec<String> {
 mod tests {
     use super::*;
     use marmota_model::Words;
+    use proptest::prelude::*;
+
+    /// Returns the words of texts with SQLite's tokenizer of a language.
+    fn words_of_sqlite(language: Option<SearchLanguage>, text: &str) -> Vec<String> {
+        let mut connection = Connection::open_memory().unwrap();
+        let sql = format!(
+            "CREATE VIRTUAL TABLE t USING fts5(x, tokenize='{}'); \
+             CREATE VIRTUAL TABLE v USING fts5vocab(t, instance); INSERT INTO t(x) VALUES ({})",
+            tokenizer(language),
+            sql_literal(marmota_model::ValueRef::Text(text))
+        );
+        connection.execute(&sql).unwrap();
+        let mut found = Vec::new();
+        let sql = "SELECT term FROM v ORDER BY \"offset\"";
+        connection
+            .query(sql, |row| found.push(String::from_utf8_lossy(row.at(0).bytes()).into_owned()))
+            .unwrap();
+        found
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Stems are those of SQLite, for every sequence of the suffixes that Porter's rules name.
+        #[test]
+        fn stems_are_those_of_sqlite(words in proptest::collection::vec(
+            "([a-zß]{0,3}|[bcdfglmnprstvw][aeiouy]){1,4}(ational|tional|enci|izer|logi|logy|bli|bly|ably|alli|entli|eli|ousli|ization|ator|alism|iveness|fulness|aliti|biliti|icate|ative|alize|iciti|ical|ful|ness|al|ance|er|ic|able|ement|ment|ent|ion|sion|ou|ism|ate|iti|ous|ive|ize|eed|ed|ing|ies|sses|s|es|y|e|ll|le)?(s|ed|ing|ly|y)?", 1..200)) {
+            let text = words.join(" ");
+            let language = Some(SearchLanguage::English);
+            let mut ours = Words::in_language(language);
+            ours.take(&text);
+            let ours: Vec<&str> = ours.iter().collect();
+            prop_assert_eq!(words_of_sqlite(language, &text), ours);
+        }
+    }
 
     /// Checks every character with SQLite, between letters and before them: the memory engine uses
     /// `Words`, and must find the same.
@@ -258,8 +295,9 @@ mod tests {
         };
         connection
             .execute(&format!(
-                "CREATE VIRTUAL TABLE t USING fts5(x, tokenize='{TOKENIZER}'); \
-                 CREATE VIRTUAL TABLE v USING fts5vocab(t, instance)"
+                "CREATE VIRTUAL TABLE t USING fts5(x, tokenize='{}'); \
+                 CREATE VIRTUAL TABLE v USING fts5vocab(t, instance)",
+                tokenizer(None)
             ))
             .unwrap();
         for (number, chunk) in all.chunks(1 << 16).enumerate() {

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use marmota_model::{Error, ErrorKind, Result};
+use marmota_model::{Error, ErrorKind, Result, SearchLanguage, Table};
 
 /// The steps from the current state of a database to the one that its models need, in order.
 ///
@@ -108,8 +108,13 @@ pub enum TableChange {
     },
     /// An index is dropped, because the model no longer has it.
     DropIndex(String),
-    /// The full-text index of these columns is created or rebuilt.
-    AddSearch(Vec<String>),
+    /// The full-text index is created or rebuilt.
+    AddSearch {
+        /// Its columns, in order.
+        columns: Vec<String>,
+        /// The language in which searches find other forms of a word.
+        language: Option<SearchLanguage>,
+    },
     /// The full-text index is dropped: no field is searched any more.
     DropSearch,
     /// No model can have the form of the table in the database.
@@ -208,6 +213,19 @@ impl Plan {
     }
 }
 
+impl TableChange {
+    /// Returns the change that gives a table the full-text index of its model.
+    #[must_use]
+    pub fn search_of(table: &Table) -> Self {
+        let name = |field: usize| table.fields()[field].name.to_string();
+        let columns: Vec<String> = table.search_fields().map(name).collect();
+        match columns.is_empty() {
+            true => Self::DropSearch,
+            false => Self::AddSearch { columns, language: table.schema().search_language },
+        }
+    }
+}
+
 impl PlanStep {
     /// Returns the column that changes, by its name in the model.
     #[must_use]
@@ -260,8 +278,9 @@ impl fmt::Display for PlanStep {
                 filter.as_ref().map_or(Ok(()), |filter| write!(f, " where {filter}"))
             }
             TableChange::DropIndex(name) => write!(f, "drop index {name} of {table}"),
-            TableChange::AddSearch(columns) => {
-                write!(f, "add search of {table} over {}", columns.join(", "))
+            TableChange::AddSearch { columns, language } => {
+                write!(f, "add search of {table} over {}", columns.join(", "))?;
+                language.map_or(Ok(()), |language| write!(f, " in {}", language.name()))
             }
             TableChange::DropSearch => write!(f, "drop search of {table}"),
             TableChange::SchemaMismatch => write!(f, "table {table} does not match its model"),

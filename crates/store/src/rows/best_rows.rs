@@ -64,7 +64,7 @@ impl Ord for BestRow {
 impl BestRows {
     /// Creates a list without rows.
     pub(crate) fn new(table: &Table, query: &RankedQuery) -> Self {
-        let ranker = Ranker::new(query.by.clone());
+        let ranker = Ranker::new(table.schema(), query.by.clone());
         let after = query.after.as_ref();
         let after = after.map(|after| (query.by.place(after.score), after.key.clone()));
         Self {
@@ -165,7 +165,7 @@ mod tests {
         };
         let query = RankedQuery { limit: 4, ..RankedQuery::new(by) };
         assert_eq!(list(&query), [5, 2, 1, 4]);
-        let mut ranker = Ranker::new(query.by.clone());
+        let mut ranker = Ranker::new(table.schema(), query.by.clone());
         let score = ranker.score(&[ValueRef::Int(1), ValueRef::Text("a b")]).unwrap();
         let after = Some(RankPlace { score, key: Value::Int(1) });
         assert_eq!(list(&RankedQuery { after, ..query.clone() }), [4, 3]);

@@ -377,7 +377,8 @@ impl<'f, C: FieldColumn> Node<'f, C> {
                     Some(field) => std::iter::once(column(*field)).collect::<Result<_>>()?,
                     None => table.search_fields().map(column).collect::<Result<_>>()?,
                 };
-                let words = columns.iter().map(|_| Words::default()).collect();
+                let language = table.schema().search_language;
+                let words = columns.iter().map(|_| Words::in_language(language)).collect();
                 Self::Search { columns, search, words: RefCell::new(words) }
             }
             FilterExpr::Related(related) => {

@@ -37,6 +37,7 @@ use super::caller_check::CallerCheck;
 use super::page_url::PageUrl;
 use super::subscription::LiveSubscription;
 use crate::protocol::refusal::of_url;
+use crate::request::answer::VARY_LIST;
 use crate::request::request_context::RequestContext;
 
 /// Subscribes to the page, and answers with its events.
@@ -61,7 +62,7 @@ pub(crate) fn begin(context: RequestContext<'_>) -> ApiResult<Flow> {
         };
         let response = Response::event_stream(BodyStream::new(events));
         // The same URL can also return pages and lines.
-        response.with_header("Vary", "Accept").unwrap_or_else(IntoResponse::into_response)
+        response.with_header("Vary", VARY_LIST).unwrap_or_else(IntoResponse::into_response)
     })))
 }
 

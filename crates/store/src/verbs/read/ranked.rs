@@ -204,7 +204,7 @@ impl<'s, M: Model> Action<'s, ListRanked<M>> {
         let mut row = vec![ValueRef::Absent; schema.fields.len()];
         last.write(&mut row, &scratch);
         let key: Value = row[schema.key].to_value();
-        let score = Ranker::new(self.verb.query.by.clone()).score(&row).unwrap_or(f64::NAN);
+        let score = Ranker::new(schema, self.verb.query.by.clone()).score(&row).unwrap_or(f64::NAN);
         self.verb.query.after = Some(RankPlace { score, key });
         self
     }
@@ -227,7 +227,7 @@ impl<'s, M: Model> Action<'s, ListRanked<M>> {
         // Nothing was submitted yet, so nothing has to be cancelled.
         let (query, refused) = (self.verb.query.clone(), self.verb.refused.take());
         let many = Many { rows: Vec::new(), error: None };
-        let scores = Some((Ranker::new(query.by.clone()), Vec::new()));
+        let scores = Some((Ranker::new(M::schema(), query.by.clone()), Vec::new()));
         Action::new(self.store, ListScored(ListRanked { query, refused, many, scores }))
     }
 }

@@ -2,8 +2,8 @@
 
 use marmota_derive::Model;
 use marmota_model::{
-    ErrorKind, Field, Filter, FilterExpr, Kind, Record, Role, Schema, Search, Uuid, Value, Words,
-    parse_filter,
+    ErrorKind, Field, Filter, FilterExpr, Kind, Record, Role, Schema, Search, SearchLanguage, Uuid,
+    Value, Words, parse_filter,
 };
 use marmota_store::StoreBuilder;
 use proptest::collection::vec;
@@ -40,6 +40,16 @@ struct Page {
     name: String,
     #[model(search)]
     text: String,
+}
+
+#[derive(Clone, Debug, Default, Model, PartialEq)]
+#[model(search_language = "english")]
+struct Report {
+    id: i64,
+    #[model(search)]
+    title: String,
+    #[model(search)]
+    body: String,
 }
 
 fn models(builder: StoreBuilder) -> StoreBuilder {
@@ -288,6 +298,109 @@ pub fn a_search_comes_and_goes(subject: &Subject) {
     }
 }
 
+/// In a table with a language, a search finds other forms of a word, in phrases, prefixes and
+/// exclusions too. Scores count them.
+pub fn forms_of_words_are_found(subject: &Subject) {
+    let mut stand = Stand::open(subject, |builder| builder.model::<Report>());
+    let report = |title: &str, body: &str| Report { id: 0, title: title.into(), body: body.into() };
+    let rows = [
+        report("Running marmots", "They hoped for connections. Possibly!"),
+        report("He runs", "An apology; geologists apologize."),
+        report("A run-time error", "hopping, possible, connected"),
+        report("Runner", "hope"),
+    ];
+    let keys = stand.insert_many(&rows).run().unwrap();
+    stand.settle();
+    for (text, wanted) in [
+        ("run", vec![0, 1, 2]),
+        ("RUNNING", vec![0, 1, 2]),
+        ("runs -marmot", vec![1, 2]),
+        ("\"run marmot\"", vec![0]),
+        ("\"runs times\"", vec![2]),
+        ("hoping", vec![0, 3]),
+        ("hops", vec![2]),
+        ("connecting possible", vec![0, 2]),
+        ("apologies", vec![1]),
+        ("geologist", vec![1]),
+        ("connect*", vec![0, 2]),
+        ("connections*", vec![0, 2]),
+        ("\"marmot\" hope*", vec![0]),
+    ] {
+        let wanted: Vec<i64> = wanted.into_iter().map(|row: usize| keys[row]).collect();
+        let list = || stand.list::<Report>().filter(Filter::search(text));
+        assert_eq!(list().column(Report::ID).run().unwrap(), wanted, "{text}");
+        for (row, score) in list().ranked().scores().run().unwrap() {
+            assert!(score > 0.0, "{text}: {row:?}");
+        }
+    }
+    stand.patch::<Report>(keys[0]).set(Report::TITLE, "Walking").run().unwrap();
+    let found = stand.list::<Report>().filter(Report::TITLE.search("walked"));
+    assert_eq!(found.column(Report::ID).run().unwrap(), keys[..1]);
+    let found = stand.count::<Report>().filter(Report::TITLE.search("run")).run().unwrap();
+    assert_eq!(found, 2);
+}
+
+/// Words of suffixes that Porter's rules name have the same stems on every engine.
+pub fn random_words_have_the_same_stems(subject: &Subject) {
+    let random = TestRng::from_seed(RngAlgorithm::ChaCha, &[9; 32]);
+    let mut runner = TestRunner::new_with_rng(Config::default(), random);
+    let word = "[bdglmnrstvy]?[aeiouy][bdglmnrst]{0,2}([aeiouy][bglnst])?\
+                (ational|izer|logy|logies|bly|blies|alli|ization|fulness|ical|able|ement|ion|ing|ed|ies|y)?";
+    let words = vec(word, 1_200).new_tree(&mut runner).unwrap().current();
+    let stand = Stand::open(subject, |builder| builder.model::<Report>());
+    let rows: Vec<Report> = words
+        .chunks(40)
+        .map(|words| Report { id: 0, title: words.join(" "), body: String::new() })
+        .collect();
+    let keys = stand.insert_many(&rows).run().unwrap();
+    let stems = |text: &str| {
+        let mut words = Words::in_language(Some(SearchLanguage::English));
+        words.take(text);
+        words
+    };
+    for word in words.iter().step_by(3) {
+        let search = Search::new(word);
+        let matching = rows.iter().zip(&keys).filter(|(row, _)| search.finds(&[stems(&row.title)]));
+        let wanted: Vec<i64> = matching.map(|(_, key)| *key).collect();
+        let found = stand.list::<Report>().filter(Filter::search(word)).column(Report::ID).run();
+        assert_eq!(found.unwrap(), wanted, "{word}");
+    }
+}
+
+/// A table with rows gets a language, and loses it: the plan has the step, and searches follow it.
+pub fn a_language_comes_and_goes(subject: &Subject) {
+    if !subject.capability().persistent {
+        return;
+    }
+    let schema = |language| {
+        let text = Field::new("text", Kind::TEXT).search(true);
+        Schema::new("memo", vec![Field::new("id", Kind::I64).role(Role::Key), text])
+            .search_language(language)
+    };
+    let english = Some(SearchLanguage::English);
+    for (language, is_found) in [(None, false), (english, true), (english, true), (None, false)] {
+        let plan = subject.builder().schema(schema(language)).plan().unwrap();
+        let store = subject.builder().schema(schema(language)).open().unwrap();
+        let table = store.table("memo").unwrap();
+        let finds = |text: &str| {
+            let filter = Some(FilterExpr::search(text));
+            let query = marmota_model::RowQuery { filter, ..marmota_model::RowQuery::new() };
+            !store.list_records(&table).query(query).run().unwrap().is_empty()
+        };
+        if !finds("marmots") {
+            let mut record = Record::new(std::sync::Arc::clone(&table));
+            record.set("text", "marmots").unwrap();
+            store.insert_record(&record).run().unwrap();
+        }
+        assert_eq!(finds("marmot"), is_found, "{language:?}");
+        let steps: Vec<String> = plan.steps.iter().map(ToString::to_string).collect();
+        if let Some(step) = steps.iter().find(|step| step.contains("search")) {
+            assert_eq!(step.ends_with(" in english"), is_found, "{steps:?}");
+        }
+        store.close().unwrap();
+    }
+}
+
 /// An invalid search, and a search in a field without an index, are refused.
 pub fn a_bad_search_is_refused(subject: &Subject) {
     let stand = Stand::open(subject, models);
@@ -377,6 +490,9 @@ register!($ search_promises search:
     keys_of_any_kind_are_found,
     random_texts_are_searched_alike,
     a_search_comes_and_goes,
+    forms_of_words_are_found,
+    random_words_have_the_same_stems,
+    a_language_comes_and_goes,
     a_bad_search_is_refused,
     writers_at_once_keep_the_words,
 ; by transactions:
