@@ -49,6 +49,9 @@ struct Arguments {
     /// machine), on or off.
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     batch_scheduling: BatchScheduling,
+    /// Write the page of fortunes with a Mustache template, not with the compiled one.
+    #[arg(long)]
+    mustache: bool,
 }
 
 /// The object of `/json`, serialised for each request.
@@ -72,6 +75,9 @@ fn serve(arguments: &Arguments) -> Result<(), Box<dyn std::error::Error>> {
         data::init(&arguments.db)?;
         println!("{} has 10,000 rows of world and 12 of fortune", arguments.db);
         return Ok(());
+    }
+    if arguments.mustache {
+        fortune::use_mustache()?;
     }
     let data = data::Data::open(&arguments.db)?;
     let mut server = Server::bind((arguments.address.as_str(), arguments.port))?

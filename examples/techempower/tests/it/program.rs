@@ -25,6 +25,13 @@ impl Program {
         Self::start(format!("sqlite:{}?durability=relaxed", file.display()), Some(folder))
     }
 
+    /// Starts it on a new SQLite file, with the Mustache template.
+    pub(crate) fn with_mustache() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("sqlite:{}", folder.path().join("techempower.db").display());
+        Self::start_with(&["--mustache"], url, Some(folder))
+    }
+
     /// Starts it on a database of a PostgreSQL server.
     pub(crate) fn on_postgres(server: &TemporaryPostgres) -> Self {
         Self::start(server.make_database().unwrap(), None)
@@ -36,8 +43,13 @@ impl Program {
     }
 
     pub(crate) fn start(url: String, folder: Option<tempfile::TempDir>) -> Self {
+        Self::start_with(&[], url, folder)
+    }
+
+    fn start_with(options: &[&str], url: String, folder: Option<tempfile::TempDir>) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_techempower"))
             .args(["--address", "127.0.0.1", "--port", "0", "--db", &url])
+            .args(options)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
