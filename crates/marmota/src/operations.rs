@@ -237,16 +237,19 @@ impl AdminRoute {
         Self { method, path, summary, query: &[], body: None, answer, endpoint }
     }
 
+    /// Sets the schema of the body.
     fn body(mut self, schema: Value) -> Self {
         self.body = Some(schema);
         self
     }
 
+    /// Sets the parameters of the query.
     const fn query(mut self, query: &'static [(&'static str, &'static str)]) -> Self {
         self.query = query;
         self
     }
 
+    /// Sets the media type of the answer.
     const fn answer(mut self, media_type: &'static str) -> Self {
         self.answer = media_type;
         self

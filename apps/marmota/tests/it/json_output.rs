@@ -25,7 +25,7 @@ fn results_of_an_application_are_json() {
     let shop = folder.within("shop");
     let checked = printed(&shop, "schema check", 0);
     assert_eq!(checked, json!({ "file": "app.toml", "tables": 1, "groups": 1 }));
-    assert_eq!(printed(&shop, "config check", 0), json!({ "settings": 5 }));
+    assert_eq!(printed(&shop, "config check", 0), json!({ "settings": 8 }));
     let client = printed(&shop, "client ts --out client", 0);
     assert!(client["files"].as_array().unwrap().len() > 2, "{client}");
     let files = printed(&shop, "deploy-files --out deploy", 0);

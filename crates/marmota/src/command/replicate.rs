@@ -153,6 +153,7 @@ impl Replication {
         }
     }
 
+    /// Returns the state of the copy; `None` without replication.
     fn status(&self) -> Option<ReplicationStatus> {
         match self {
             Self::None => None,
@@ -196,10 +197,12 @@ impl CurrentReplication {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = replication;
     }
 
+    /// Returns the replication that was set last.
     fn get(&self) -> Replication {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Returns true without replication: then there is no state to show.
     fn is_none(&self) -> bool {
         matches!(self.get(), Replication::None)
     }

@@ -44,7 +44,7 @@ struct PlanText {
 }
 
 impl BackupSchedule {
-    /// Returns the current plan.
+    /// Returns the current plan: that of the program, until [`BackupSchedule::read`] finds another one.
     pub(super) fn plan(&self) -> Plan {
         lock(&self.plan).clone()
     }
@@ -138,7 +138,7 @@ impl BackupSchedule {
         Ok(())
     }
 
-    /// Stops the worker.
+    /// Stops the worker, and waits for a backup that is in progress.
     ///
     /// # Errors
     /// Those of the store.
@@ -148,6 +148,10 @@ impl BackupSchedule {
     }
 }
 
+/// Reads a plan of the file, or of a request.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] for another text, a pattern that is none, or `keep` 0.
 fn parse(text: &[u8]) -> Result<Plan> {
     let of_text = |error: serde_json::Error| {
         let message = format!(
@@ -170,6 +174,7 @@ fn parse_pattern(text: &str) -> Result<CronPattern> {
     text.strip_suffix(" UTC").unwrap_or(text).parse()
 }
 
+/// Locks a mutex, also after a panic of another thread: what it guards is replaced as a whole.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

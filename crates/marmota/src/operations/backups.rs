@@ -135,7 +135,7 @@ impl Backups {
         self
     }
 
-    /// Starts to make backups at the times of the schedule: that of the program, or that of
+    /// Starts making backups at the times of the schedule: that of the program, or that of
     /// administrators in the folder. The store needs the tables of jobs for one. Call
     /// [`Backups::stop`] before the store is closed.
     ///
@@ -146,7 +146,18 @@ impl Backups {
         self.schedule.replace_worker(&self.store, || self.worker())
     }
 
-    /// Stops to make backups by schedule. Waits for one that is in progress.
+    /// Stops making backups by the schedule. Waits for one that is in progress.
+    ///
+    /// ```
+    /// use marmota::operations::Backups;
+    /// # let folder = std::env::temp_dir().join(format!("marmota-stop-{}", std::process::id()));
+    /// let store = marmota::jobs::models(marmota::open("memory:")?).open()?;
+    /// let backups = Backups::new(&store, &folder);
+    /// backups.start()?;
+    /// backups.stop()?;
+    /// store.close()?;
+    /// # Ok::<(), marmota::Error>(())
+    /// ```
     ///
     /// # Errors
     /// Those of [`Worker::stop`].
@@ -166,7 +177,10 @@ impl Backups {
         jobs.start(WorkerOptions::new().queue(QUEUE, 1)).map(Some)
     }
 
-    /// Sets the schedule of administrators, and how many backups are kept.
+    /// Sets the schedule of administrators, and how many backups are kept. Returns the list of backups.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unsupported`] without tables of jobs, and those of the schedule.
     fn set_schedule(&self, body: &[u8]) -> Result<Value> {
         if !self.is_changeable() {
             let message = "this server cannot make backups by a schedule: the database is a \

@@ -442,6 +442,7 @@ const WITH_ACCOUNTS: &str = "\
     POST /api/-/jobs/{job}/cancel 401 403 403 404 404 403 403 421
     POST /api/-/backups/{backup}/verify 401 403 403 404 404 403 403 421
     POST /api/-/backups 401 403 403 200 200 403 403 421
+    PUT /api/-/backups/schedule 401 403 403 200 200 403 403 421
 ";
 
 /// By route: a program, a page of the own origin, a foreign page, a foreign site without `Origin`,
@@ -494,4 +495,5 @@ const WITHOUT_ACCOUNTS: &str = "\
     POST /api/-/jobs/{job}/cancel 404 404 403 403 421
     POST /api/-/backups/{backup}/verify 404 404 403 403 421
     POST /api/-/backups 200 200 403 403 421
+    PUT /api/-/backups/schedule 200 200 403 403 421
 ";
