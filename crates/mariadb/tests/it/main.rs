@@ -6,6 +6,7 @@ mod failover;
 mod faults;
 mod feed;
 #[path = "../../../postgres/tests/it/feed_race.rs"]
+#[allow(dead_code, reason = "an example uses the rest")]
 mod feed_race;
 mod galera;
 

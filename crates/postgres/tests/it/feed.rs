@@ -1,14 +1,13 @@
 //! The change feed of several stores on one database, each with connections of its own, as
 //! processes have them.
 
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use marmota_model::{ErrorKind, NoRows, ValueRef};
 use marmota_postgres::{Postgres, TemporaryPostgres};
 use marmota_store::Store;
 use marmota_store::action::block_on;
-use marmota_store::change::{ChangeKind, ChangeRetention, FeedEvent};
+use marmota_store::change::{ChangeKind, ChangeRetention};
 use marmota_store::operation::Operation;
 
 use crate::feed_race::{self, Received, end, race, recording};

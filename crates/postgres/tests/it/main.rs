@@ -10,6 +10,7 @@ mod existing_tables;
 mod failover;
 mod faults;
 mod feed;
+#[allow(dead_code, reason = "an example uses the rest")]
 mod feed_race;
 mod long_reads;
 mod news;
