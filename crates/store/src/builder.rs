@@ -19,6 +19,7 @@ pub use self::before_hooks::{AsyncHook, BeforeChange, HookFuture};
 use self::before_hooks::{HooksToOpen, LateCore};
 pub use self::change_feed::renew_feed;
 pub use self::database_models::DatabaseModels;
+use crate::admin::pair::{self, PairRecord, PairRole};
 use crate::batch_machine::answers_schema;
 use crate::contract::audit::AuditLog;
 use crate::contract::commit_sink::CommitSink;
@@ -61,6 +62,7 @@ impl Store {
             before_hooks: HooksToOpen::default(),
             commit_sink: None,
             file_guard: None,
+            pair_role: None,
         }
     }
 }
@@ -87,6 +89,8 @@ pub struct StoreBuilder {
     before_hooks: HooksToOpen,
     commit_sink: Option<Arc<dyn CommitSink>>,
     file_guard: Option<Arc<dyn FileGuard>>,
+    /// The role in a pair that the caller expects.
+    pair_role: Option<PairRole>,
 }
 
 impl StoreBuilder {
@@ -413,7 +417,9 @@ impl StoreBuilder {
             homes.insert(COMPUTED.to_owned(), home);
         }
         tables.extend(computed.iter().map(|computed| Arc::clone(&computed.expressions)));
-        let feed = match self.changes {
+        let is_paired = self.pair_role.is_some();
+        let changes = self.changes.or(is_paired.then(ChangeRetention::default));
+        let feed = match changes {
             Some(retention) => {
                 let of_several = engines.len() > 1;
                 check_feed(engines[0].1.capability(), of_several)?;
@@ -422,6 +428,9 @@ impl StoreBuilder {
             None => None,
         };
         tables.extend(feed.iter().flat_map(|(feed, _)| feed.all()).cloned());
+        if is_paired {
+            tables.push(pair::record::table()?);
+        }
         let engine: Box<dyn Engine> = match engines.len() {
             1 => engines.remove(0).1,
             _ => {
@@ -465,6 +474,15 @@ impl StoreBuilder {
         self
     }
 
+    /// Opens the store as a part of a pair ([`crate::pair`]): the changes of all tables are recorded,
+    /// those of internal ones too. A database that is the secondary is opened only with
+    /// [`PairRole::Secondary`]. Default: the role that the database has recorded, if it is primary.
+    #[must_use]
+    pub const fn pair_role(mut self, role: PairRole) -> Self {
+        self.pair_role = Some(role);
+        self
+    }
+
     /// Copies the log of the database elsewhere: `marmota-replication` has implementations for
     /// replication and for read-only replicas. Default: the log is not copied.
     ///
@@ -488,7 +506,32 @@ impl StoreBuilder {
         self.open_at(None)
     }
 
-    fn open_at(self, to: Option<u32>) -> Result<Store> {
+    /// Checks the role that the database has recorded. Returns true if it is a part of a pair.
+    fn check_pair(&self) -> Result<bool> {
+        // A replica has the record of its primary.
+        let may_have_record = self.databases.is_empty() && self.commit_sink.is_none();
+        if !may_have_record || !self.engine.capability().change_feed {
+            return match self.pair_role {
+                None => Ok(false),
+                Some(_) => Err(Error::new(
+                    ErrorKind::Unsupported,
+                    "a pair needs one database with a change feed (SQLite, memory, PostgreSQL) \
+                     that is not replicated",
+                )),
+            };
+        }
+        let record = PairRecord::find(&*self.engine)?;
+        if self.pair_role != Some(PairRole::Secondary) {
+            record.iter().try_for_each(PairRecord::check_is_primary)?;
+        }
+        Ok(record.is_some() || self.pair_role.is_some())
+    }
+
+    fn open_at(mut self, to: Option<u32>) -> Result<Store> {
+        let is_paired = self.check_pair()?;
+        if is_paired {
+            self.pair_role.get_or_insert(PairRole::Primary);
+        }
         let (version, destructive) = (self.version, self.destructive.clone());
         let Self { history_age_max, metering, traced, cache_bytes_max, .. } = self;
         let commit_sink = self.commit_sink.clone();
@@ -528,7 +571,7 @@ impl StoreBuilder {
         let store = Store::new(engine, registry, answers, settings);
         let _ = hooks_core.set(Arc::downgrade(&store.core));
         if let Some((tables, retention)) = feed {
-            let feed = change_feed::open(&store, tables, is_replica)?;
+            let feed = change_feed::open(&store, tables, is_replica, is_paired)?;
             let retention = (!is_replica).then_some(retention);
             feed_keeper::start(&store, &feed, retention)?;
             store.core.set_feed(feed);

@@ -49,4 +49,6 @@ pub(crate) struct ChangeFeed {
     pub(crate) cursors: Arc<Table>,
     /// The table of dead letters.
     pub(crate) dead_letters: Arc<Table>,
+    /// True if the changes of internal tables are recorded.
+    pub(crate) has_internal: bool,
 }

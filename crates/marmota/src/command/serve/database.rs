@@ -6,6 +6,7 @@ use marmota_auth::Settings;
 use marmota_model::Result;
 use marmota_rest::Api;
 use marmota_store::Store;
+use marmota_store::pair::PairRole;
 use marmota_store::plan::Destructive;
 use marmota_webhooks::{WebhookWorker, Webhooks};
 
@@ -21,6 +22,8 @@ use crate::operations::Backups;
 /// An open store, the files of its rows, and its replication.
 pub(super) struct OpenDatabase {
     pub(super) store: Store,
+    /// Its URL, which changes if the server moves to another database.
+    pub(super) url: String,
     #[cfg(feature = "files")]
     files: Option<marmota_files::FileStorage>,
     #[cfg(feature = "replication")]
@@ -38,7 +41,7 @@ pub(super) struct OpenDatabase {
 
 impl OpenDatabase {
     /// Opens the database with the tables of the program, or those of its file. Steps that lose
-    /// values need a permission.
+    /// values need a permission. `role` is that in a live move.
     ///
     /// # Errors
     /// Those of the store, the folder or bucket of files, and the replication.
@@ -47,6 +50,7 @@ impl OpenDatabase {
         command: &Command,
         url: &str,
         destructive: &Destructive,
+        role: Option<PairRole>,
     ) -> Result<Self> {
         #[cfg(feature = "replication")]
         let replication = serve.replicate.prepare(url)?;
@@ -61,9 +65,14 @@ impl OpenDatabase {
             Some(files) => files.attach(builder),
             None => builder,
         };
+        let builder = match role {
+            Some(role) => builder.pair_role(role),
+            None => builder,
+        };
         let store = builder.open()?;
         Ok(Self {
             store,
+            url: url.to_owned(),
             #[cfg(feature = "files")]
             files,
             #[cfg(feature = "replication")]
@@ -125,8 +134,7 @@ impl OpenDatabase {
         parts: &RouteParts<'_>,
     ) -> std::result::Result<(), Box<dyn std::error::Error>> {
         let is_replica = self.is_replica();
-        let url = parts.command.url(&serve.database);
-        if let Some(backups) = serve.operators.backups.open(&self.store, url) {
+        if let Some(backups) = serve.operators.backups.open(&self.store, &self.url) {
             let worker = if is_replica { None } else { backups.start()? };
             self.backups = Some((backups, worker));
         }
@@ -213,19 +221,21 @@ impl OpenDatabase {
         api
     }
 
-    /// Stops what works in the background: waits for requests to receivers and mail servers.
+    /// Stops what writes in the background, but not the hooks, which handle the commits until then.
     ///
     /// # Errors
     /// Those of the workers.
-    pub(super) fn stop_background(&mut self) -> Result<()> {
+    pub(super) fn stop_workers(&mut self) -> Result<()> {
         #[cfg(feature = "mail")]
         if let Some(worker) = self.mail_worker.take() {
             worker.stop()?;
         }
-        if let Some((_, worker)) = self.webhooks.take() {
-            worker.stop()?;
+        if let Some((_, worker)) = &mut self.webhooks {
+            worker.stop_deliveries()?;
         }
-        if let Some((_, Some(worker))) = self.backups.take() {
+        if let Some((_, worker)) = &mut self.backups
+            && let Some(worker) = worker.take()
+        {
             worker.stop()?;
         }
         #[cfg(feature = "files")]
@@ -233,6 +243,18 @@ impl OpenDatabase {
             files.stop();
         }
         Ok(())
+    }
+
+    /// Stops what works in the background: waits for requests to receivers and mail servers.
+    ///
+    /// # Errors
+    /// Those of the workers.
+    pub(super) fn stop_background(&mut self) -> Result<()> {
+        self.stop_workers()?;
+        match self.webhooks.take() {
+            Some((_, worker)) => worker.stop(),
+            None => Ok(()),
+        }
     }
 
     /// Stops what works in the background, and closes the store.
