@@ -5,6 +5,7 @@ mod change_feed;
 mod database_models;
 mod feed_keeper;
 mod file_fields;
+mod pair_role;
 mod replica;
 mod shared_commits;
 
@@ -19,7 +20,6 @@ pub use self::before_hooks::{AsyncHook, BeforeChange, HookFuture};
 use self::before_hooks::{HooksToOpen, LateCore};
 pub use self::change_feed::renew_feed;
 pub use self::database_models::DatabaseModels;
-use crate::admin::pair::{self, PairRecord, PairRole};
 use crate::batch_machine::answers_schema;
 use crate::contract::audit::AuditLog;
 use crate::contract::commit_sink::CommitSink;
@@ -29,6 +29,7 @@ use crate::contract::operation::{ANSWERS, Idempotency};
 use crate::contract::plan::{Destructive, Plan};
 use crate::databases::{Databases, MAIN};
 use crate::layers::feed::options::ChangeRetention;
+use crate::layers::feed::pair_record::{self, PairRole};
 use crate::layers::feed::tables::FeedTables;
 use crate::layers::metrics::meter::Metering;
 use crate::layers::stack::LayerSettings;
@@ -429,7 +430,7 @@ impl StoreBuilder {
         };
         tables.extend(feed.iter().flat_map(|(feed, _)| feed.all()).cloned());
         if is_paired {
-            tables.push(pair::record::table()?);
+            tables.push(pair_record::table()?);
         }
         let engine: Box<dyn Engine> = match engines.len() {
             1 => engines.remove(0).1,
@@ -474,15 +475,6 @@ impl StoreBuilder {
         self
     }
 
-    /// Opens the store as a part of a pair ([`crate::pair`]): the changes of all tables are recorded,
-    /// those of internal ones too. A database that is the secondary is opened only with
-    /// [`PairRole::Secondary`]. Default: the role that the database has recorded, if it is primary.
-    #[must_use]
-    pub const fn pair_role(mut self, role: PairRole) -> Self {
-        self.pair_role = Some(role);
-        self
-    }
-
     /// Copies the log of the database elsewhere: `marmota-replication` has implementations for
     /// replication and for read-only replicas. Default: the log is not copied.
     ///
@@ -504,27 +496,6 @@ impl StoreBuilder {
     /// a migration.
     pub fn open(self) -> Result<Store> {
         self.open_at(None)
-    }
-
-    /// Checks the role that the database has recorded. Returns true if it is a part of a pair.
-    fn check_pair(&self) -> Result<bool> {
-        // A replica has the record of its primary.
-        let may_have_record = self.databases.is_empty() && self.commit_sink.is_none();
-        if !may_have_record || !self.engine.capability().change_feed {
-            return match self.pair_role {
-                None => Ok(false),
-                Some(_) => Err(Error::new(
-                    ErrorKind::Unsupported,
-                    "a pair needs one database with a change feed (SQLite, memory, PostgreSQL) \
-                     that is not replicated",
-                )),
-            };
-        }
-        let record = PairRecord::find(&*self.engine)?;
-        if self.pair_role != Some(PairRole::Secondary) {
-            record.iter().try_for_each(PairRecord::check_is_primary)?;
-        }
-        Ok(record.is_some() || self.pair_role.is_some())
     }
 
     fn open_at(mut self, to: Option<u32>) -> Result<Store> {

@@ -168,7 +168,9 @@ fn a_killed_server_continues_its_move() {
             std::thread::sleep(Duration::from_millis(40 * round));
             drop(served);
             served = Served::start(&folder, &[]);
-            assert_eq!(state_of(&served, &token), "interrupted");
+            // The first kill may come before the databases are a pair.
+            let state = state_of(&served, &token);
+            assert!(matches!(&*state, "none" | "interrupted"), "{state}");
         }
     }
     let live = ["move", "--live", "--server", &served.url, "--token", &token];

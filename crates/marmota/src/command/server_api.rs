@@ -31,8 +31,7 @@ impl ServerApi {
             .parse()
             .map_err(|_| format!("`{url}` is not a URL such as https://shop.example.org"))?;
         let trimmed = url.trim_end_matches('/');
-        let api =
-            if address.path() == "/" { format!("{trimmed}/api") } else { trimmed.to_owned() };
+        let api = if address.path() == "/" { format!("{trimmed}/api") } else { trimmed.to_owned() };
         let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
         let config = ureq::Agent::config_builder()
             .http_status_as_error(false)
@@ -50,9 +49,8 @@ impl ServerApi {
         path: &str,
         body: Option<&str>,
     ) -> Result<ServerAnswer, String> {
-        let failed = |error: &dyn std::fmt::Display| {
-            format!("{} does not answer: {error}", self.url)
-        };
+        let failed =
+            |error: &dyn std::fmt::Display| format!("{} does not answer: {error}", self.url);
         let mut request =
             ureq::http::Request::builder().method(method).uri(format!("{}{path}", self.api));
         if let Some(token) = &self.token {

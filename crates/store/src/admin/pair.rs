@@ -26,10 +26,9 @@ pub(crate) mod fill;
 pub(crate) mod flip;
 pub(crate) mod follower;
 pub(crate) mod piece;
-pub(crate) mod record;
 
 pub use self::compare::{Compared, RowDifference};
 pub use self::fill::{FillProgress, PairUrls, fill};
-pub use self::flip::{end, settle};
+pub use self::flip::{end, is_prepared, record_of, settle};
 pub use self::follower::{Follower, PairProgress};
-pub use self::record::{PairRecord, PairRole, is_prepared, record_of};
+pub use crate::layers::feed::pair_record::{PairRecord, PairRole};

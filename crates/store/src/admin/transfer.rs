@@ -25,12 +25,12 @@ use marmota_model::{
     Error, ErrorKind, FilterExpr, Kind, NoRows, Result, RowQuery, RowSource, Table, Value, ValueRef,
 };
 
-use crate::admin::pair::record::PAIR;
 use crate::builder::{Assembled, StoreBuilder};
 use crate::contract::engine::{self, Engine, Session};
 use crate::contract::existing::ExistingTable;
 use crate::contract::operation::{Fingerprint, Operation};
 use crate::contract::plan::Destructive;
+use crate::layers::feed::pair_record::PAIR;
 use crate::layers::feed::schema::FEED_TABLES;
 
 /// The maximum number of rows in a piece.
@@ -337,7 +337,12 @@ impl Ends {
 
     /// Moves the rows out of `held` whose references to their own table find an existing row or one
     /// that is moved as well.
-    pub(super) fn ready(&mut self, table: &Table, own: &[usize], held: &mut Vec<Row>) -> Result<Vec<Row>> {
+    pub(super) fn ready(
+        &mut self,
+        table: &Table,
+        own: &[usize],
+        held: &mut Vec<Row>,
+    ) -> Result<Vec<Row>> {
         let targets = |row: &Row| -> Vec<Value> {
             own.iter().map(|&field| row[field].clone()).filter(|to| *to != Value::Null).collect()
         };
@@ -387,7 +392,11 @@ pub(super) fn circle(table: &Table) -> Error {
 }
 
 /// Reads the next rows by key, with all fields.
-pub(super) fn piece(session: &mut dyn Session, table: &Table, after: Option<Value>) -> Result<Vec<Row>> {
+pub(super) fn piece(
+    session: &mut dyn Session,
+    table: &Table,
+    after: Option<Value>,
+) -> Result<Vec<Row>> {
     let (after, fields) = (after.map(|key| vec![key]), Some(table.all()));
     let query = RowQuery { after, fields, limit: Some(PIECE_ROWS as u64), ..RowQuery::new() };
     let (mut rows, mut bytes) = (Vec::new(), 0);

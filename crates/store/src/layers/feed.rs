@@ -22,6 +22,7 @@
 pub(crate) mod commit_rows;
 pub(crate) mod hub;
 pub(crate) mod options;
+pub(crate) mod pair_record;
 pub(crate) mod schema;
 pub(crate) mod shapes;
 pub(crate) mod stored_commit;

@@ -94,7 +94,14 @@ impl Store {
         let feed = Arc::clone(self.feed()?);
         let number = feed.hub.position().number;
         let reader = feed.hub.add_reader();
-        Ok(ChangeStream { store: self.outside(), feed, reader, number, page: VecDeque::new(), has_internal: false })
+        Ok(ChangeStream {
+            store: self.outside(),
+            feed,
+            reader,
+            number,
+            page: VecDeque::new(),
+            has_internal: false,
+        })
     }
 
     /// Returns the position of the last commit that the feed has.

@@ -150,7 +150,10 @@ fn text_of(state: &Value) -> String {
              with --end"
         ),
         "filling" => {
-            format!("{primary}: {} of {} rows are in {secondary}", state["rows"], state["rows_total"])
+            format!(
+                "{primary}: {} of {} rows are in {secondary}",
+                state["rows"], state["rows_total"]
+            )
         }
         "failed" => format!("{primary}: the move to {secondary} has failed: {}", text("error")),
         _ => {

@@ -5,9 +5,9 @@ use marmota_auth::Auth;
 use marmota_auth::Settings;
 use marmota_model::Result;
 use marmota_rest::Api;
-use marmota_store::Store;
 use marmota_store::pair::PairRole;
 use marmota_store::plan::Destructive;
+use marmota_store::{Store, StoreBuilder};
 use marmota_webhooks::{WebhookWorker, Webhooks};
 
 use super::options::Serve;
@@ -54,17 +54,18 @@ impl OpenDatabase {
     ) -> Result<Self> {
         #[cfg(feature = "replication")]
         let replication = serve.replicate.prepare(url)?;
-        let builder = command.builder(url)?.allow_destructive(destructive.clone());
-        #[cfg(feature = "replication")]
-        let builder = replication.of_store(builder);
-        let builder = serve.extend(command, builder)?;
         #[cfg(feature = "files")]
         let files = serve.files.as_deref().map(marmota_files::FileStorage::open).transpose()?;
-        #[cfg(feature = "files")]
-        let builder = match &files {
-            Some(files) => files.attach(builder),
-            None => builder,
-        };
+        let builder = Self::builder(
+            serve,
+            command,
+            url,
+            #[cfg(feature = "files")]
+            files.as_ref(),
+        )?;
+        let builder = builder.allow_destructive(destructive.clone());
+        #[cfg(feature = "replication")]
+        let builder = replication.of_store(builder);
         let builder = match role {
             Some(role) => builder.pair_role(role),
             None => builder,
@@ -83,6 +84,43 @@ impl OpenDatabase {
             #[cfg(feature = "mail")]
             mail_worker: None,
         })
+    }
+
+    /// Returns the builder of the store at a URL, with all tables of the program and the options.
+    fn builder(
+        serve: &Serve,
+        command: &Command,
+        url: &str,
+        #[cfg(feature = "files")] files: Option<&marmota_files::FileStorage>,
+    ) -> Result<StoreBuilder> {
+        let builder = serve.extend(command, command.builder(url)?)?;
+        #[cfg(feature = "files")]
+        let builder = match files {
+            Some(files) => files.attach(builder),
+            None => builder,
+        };
+        Ok(builder)
+    }
+
+    /// Returns the builder of another database with the same tables, which is filled by a live move.
+    ///
+    /// # Errors
+    /// Those of the URL and of the options.
+    #[cfg(feature = "app")]
+    pub(super) fn builder_of_other(
+        serve: &Serve,
+        command: &Command,
+        url: &str,
+    ) -> Result<StoreBuilder> {
+        #[cfg(feature = "files")]
+        let files = serve.files.as_deref().map(marmota_files::FileStorage::open).transpose()?;
+        Self::builder(
+            serve,
+            command,
+            url,
+            #[cfg(feature = "files")]
+            files.as_ref(),
+        )
     }
 
     /// Returns true for a replica, which is not written to.

@@ -31,8 +31,8 @@ use marmota_store::pair::PairRole;
 use marmota_store::plan::Destructive;
 use marmota_store::private_file;
 
-use super::database::OpenDatabase;
 use self::moving::LiveMove;
+use super::database::OpenDatabase;
 use super::editing::{AppChange, AppChanged, AppRequest, AppText, ServeEvent, steps_of, tag_of};
 use super::options::Serve;
 use super::routes::RouteParts;
@@ -236,8 +236,13 @@ impl LiveServer<'_> {
         destructive: &Destructive,
         removed_groups: &[String],
     ) -> Result<(OpenDatabase, marmota_http::Router)> {
-        let mut database =
-            OpenDatabase::open(self.serve, self.parts.command, &self.database.url, destructive, self.role)?;
+        let mut database = OpenDatabase::open(
+            self.serve,
+            self.parts.command,
+            &self.database.url,
+            destructive,
+            self.role,
+        )?;
         let started = database.start(self.serve, self.parts).map_err(|error| of_start(&*error));
         let prepared = started.and_then(|()| {
             let Some(auth) = database.auth() else { return Ok(()) };

@@ -9,15 +9,21 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use marmota_model::{Error, ErrorKind, NoRows, OnDelete, Result, Table, Value, ValueRef};
+use marmota_model::{
+    Error, ErrorKind, NoRows, OnDelete, Result, Table, Timestamp, Value, ValueRef,
+};
 
-use super::piece::{Piece, Source, is_whole, order};
-use super::record::{Covered, PairRecord};
+use super::piece::{Commits, Piece, Source, is_whole, order};
 use crate::admin::transfer::{Ends, PIECE_ROWS, Row, insert, references_to_itself};
 use crate::contract::change::{Change, ChangeKind, Commit, Position};
 use crate::contract::engine::{self, Engine, Session};
 use crate::contract::operation::{OnConflict, Operation};
+use crate::layers::feed::pair_record::{self, Covered, PairRecord, PairRole};
+use crate::store::Store;
 
+/// The commits that are applied in one transaction, at most; a commit with many changes ends it.
+const COMMITS: usize = 200;
+const CHANGES: usize = 2_000;
 /// The secondary of a pair.
 pub(crate) struct Target<'e> {
     engine: &'e dyn Engine,
@@ -90,9 +96,9 @@ impl<'e> Target<'e> {
         let Some(last) = commits.last() else { return Ok(()) };
         self.in_transaction(|target| {
             for commit in commits {
-                target.apply_one(source, commit).map_err(|error| {
-                    error.at(format_args!("commit {}", commit.position.number))
-                })?;
+                target
+                    .apply_one(source, commit)
+                    .map_err(|error| error.at(format_args!("commit {}", commit.position.number)))?;
             }
             target.record.position = last.position;
             Ok(())
@@ -303,4 +309,68 @@ impl<'e> Target<'e> {
         let mut insert = Operation::Insert { table, row: &values, on_conflict };
         engine::run(&mut *self.session, &mut insert, &mut NoRows).map(drop)
     }
+}
+
+/// Returns the secondary of a pair that is filled.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] if the stores are not of one pair.
+pub(super) fn target<'s>(primary: &Store, secondary: &'s Store) -> Result<Target<'s>> {
+    let table = pair_record::table()?;
+    let none = || Error::new(ErrorKind::Invalid, "the databases are not a pair: fill one first");
+    let ours = PairRecord::read(&mut *primary.engine().session()?, &table)?.ok_or_else(none)?;
+    let theirs = PairRecord::read(&mut *secondary.engine().session()?, &table)?.ok_or_else(none)?;
+    if ours.pair != theirs.pair {
+        return Err(Error::new(ErrorKind::Invalid, "the databases belong to different pairs"));
+    }
+    if (ours.role, theirs.role) != (PairRole::Primary, PairRole::Secondary) {
+        let message = format!("the databases have these roles: {ours}; {theirs}");
+        return Err(Error::new(ErrorKind::Invalid, message));
+    }
+    if theirs.covered != Covered::All {
+        return Err(Error::new(ErrorKind::Invalid, "the secondary is not filled yet"));
+    }
+    let tables = primary.registry().by_dependency()?;
+    Target::new(secondary.engine(), secondary.registry().tables(), tables, (table, theirs))
+}
+
+/// Applies some commits up to a number. Returns the time of the last one, if there are any.
+///
+/// # Errors
+/// Those of the engines.
+pub(super) fn apply_some(
+    source: &mut Source,
+    target: &mut Target<'_>,
+    commits: &mut Commits,
+    number: u64,
+) -> Result<Option<Timestamp>> {
+    let (mut batch, mut changes) = (Vec::new(), 0);
+    while batch.len() < COMMITS && changes < CHANGES {
+        let Some(commit) = commits.next_up_to(number)? else {
+            target.apply(source, &batch)?;
+            // Numbers after the last commit belong to no commit.
+            target.record.position.number = target.record.position.number.max(number);
+            return Ok(batch.last().map(|commit| commit.at));
+        };
+        changes += commit.changes.len();
+        batch.push(commit);
+    }
+    target.apply(source, &batch)?;
+    Ok(batch.last().map(|commit| commit.at))
+}
+
+/// Applies all commits up to a number that the feed has reached.
+///
+/// # Errors
+/// Those of the engines.
+pub(super) fn advance(
+    source: &mut Source,
+    target: &mut Target<'_>,
+    commits: &mut Commits,
+    number: u64,
+) -> Result<()> {
+    while target.position().number < number {
+        apply_some(source, target, commits, number)?;
+    }
+    Ok(())
 }

@@ -5,8 +5,7 @@ use std::ops::ControlFlow;
 use hashbrown::HashMap;
 use marmota_model::{Error, ErrorKind, Result, RowQuery, Table, Value, ValueRef};
 
-use super::apply::Target;
-use super::follower::advance;
+use super::apply::{Target, advance};
 use super::piece::{Commits, Piece, Source, order};
 use crate::admin::transfer::{Row, checksum};
 use crate::contract::engine;

@@ -5,15 +5,14 @@ use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Result, Table, Uuid};
 
-use super::apply::Target;
-use super::follower::advance;
+use super::apply::{Target, advance};
 use super::piece::Source;
-use super::record::{self, Covered, PairRecord, PairRole};
 use crate::admin::transfer::{Ends, count};
 use crate::builder::{Assembled, StoreBuilder};
 use crate::contract::engine::Engine;
 use crate::contract::operation::ANSWERS;
 use crate::contract::plan::Destructive;
+use crate::layers::feed::pair_record::{self, Covered, PairRecord, PairRole};
 use crate::migration::MIGRATIONS;
 use crate::migration::computed::COMPUTED;
 use crate::store::Store;
@@ -60,26 +59,26 @@ pub fn fill(
     urls: &PairUrls,
     progress: &mut dyn FnMut(FillProgress<'_>) -> ControlFlow<()>,
 ) -> Result<()> {
-    if !record::is_prepared(primary) {
+    if !primary.feed()?.has_internal {
         let message = "the store does not record the changes of all tables: open it with \
                        `StoreBuilder::pair_role`";
         return Err(Error::new(ErrorKind::Invalid, message));
     }
     let mut source = Source::new(primary)?;
-    let record_table = record::table()?;
+    let record_table = pair_record::table()?;
     if PairRecord::find(primary.engine())?.is_some_and(|found| found.role == PairRole::Secondary) {
         return Err(Error::new(ErrorKind::Conflict, "this store is the secondary of a pair"));
     }
     let version = secondary.version;
-    let to = secondary.pair_role(PairRole::Secondary).assemble()?;
-    if !to.engine.capability().change_feed {
+    if !secondary.capability().change_feed {
         let message = format!(
             "the engine `{}` has no change feed, so a live move to it cannot be undone: stop the \
              server, and use `marmota move`",
-            to.engine.capability().name
+            secondary.capability().name
         );
         return Err(Error::new(ErrorKind::Unsupported, message));
     }
+    let to = secondary.pair_role(PairRole::Secondary).assemble()?;
     let done = to
         .engine
         .migrate(&to.tables, version, &Destructive::default())
@@ -143,7 +142,7 @@ fn begin(
 /// Returns true for a table that the store of the secondary writes to by itself.
 fn is_own(table: &str) -> bool {
     use crate::layers::feed::schema::FEED_TABLES;
-    FEED_TABLES.contains(&table) || UNRECORDED.contains(&table) || table == record::PAIR
+    FEED_TABLES.contains(&table) || UNRECORDED.contains(&table) || table == pair_record::PAIR
 }
 
 fn run(
@@ -183,11 +182,7 @@ fn run(
 ///
 /// # Errors
 /// Those of the engines.
-pub(super) fn copy_unrecorded(
-    from: &dyn Engine,
-    to: &dyn Engine,
-    tables: &[Arc<Table>],
-) -> Result<()> {
+fn copy_unrecorded(from: &dyn Engine, to: &dyn Engine, tables: &[Arc<Table>]) -> Result<()> {
     for table in tables.iter().filter(|table| UNRECORDED.contains(&table.name())) {
         if from.open_table(table)? {
             let mut ends = Ends { from: from.session()?, to: to.session()? };
@@ -195,4 +190,16 @@ pub(super) fn copy_unrecorded(
         }
     }
     Ok(())
+}
+
+/// Copies the answers to batches that the other store does not have, if both store answers.
+///
+/// # Errors
+/// Those of the engines.
+pub(super) fn copy_answers(from: &Store, to: &Store) -> Result<()> {
+    let (Some((of_from, _)), Some((of_to, _))) = (&from.core.answers, &to.core.answers) else {
+        return Ok(());
+    };
+    let mut ends = Ends { from: from.engine().session()?, to: to.engine().session()? };
+    ends.copy(of_from, of_to, &mut |_| {}).map(drop)
 }

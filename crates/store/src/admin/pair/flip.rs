@@ -4,21 +4,20 @@
 //! other record is written, neither database is primary: a crash there is ended by [`settle`].
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, NoRows, Result, RowQuery, Timestamp, ValueRef};
 
-use super::fill::copy_unrecorded;
-use super::follower::{advance, target};
+use super::apply::{advance, target};
+use super::fill::copy_answers;
 use super::piece::{Source, last_commit};
-use super::record::{self, PairRecord, PairRole};
 use crate::builder::StoreBuilder;
 use crate::contract::change::Position;
 use crate::contract::durability::Durability;
 use crate::contract::engine::{self, Engine};
 use crate::contract::operation::Operation;
 use crate::layers::feed::commit_rows::{integer, timestamp};
+use crate::layers::feed::pair_record::{self, PairRecord, PairRole};
 use crate::layers::feed::schema::cursor;
 use crate::rights::is_internal;
 use crate::store::Store;
@@ -54,9 +53,7 @@ pub(super) fn flip(primary: &Store, secondary: &Store, wait_max: Duration) -> Re
         }
         std::thread::sleep(PAUSE);
     }
-    let answers: Vec<_> = secondary.core.answers.iter().map(|(table, _)| Arc::clone(table)).collect();
-    let done = copy_unrecorded(primary.engine(), secondary.engine(), &answers)
-        .and_then(|()| exchange(primary, secondary));
+    let done = copy_answers(primary, secondary).and_then(|()| exchange(primary, secondary));
     if done.is_err() && !is_marked(primary).unwrap_or(true) {
         primary.core.layers.sessions().unseal();
     }
@@ -73,7 +70,7 @@ fn is_ended(engine: &dyn Engine, source: &mut Source, last: Position) -> Result<
 
 /// Writes the records of both databases.
 fn exchange(primary: &Store, secondary: &Store) -> Result<()> {
-    let table = record::table()?;
+    let table = pair_record::table()?;
     let (mut ours, mut theirs) = (primary.engine().session()?, secondary.engine().session()?);
     let none = || Error::new(ErrorKind::Invalid, "the databases are not a pair");
     let mut old = PairRecord::read(&mut *ours, &table)?.ok_or_else(none)?;
@@ -97,7 +94,7 @@ fn exchange(primary: &Store, secondary: &Store) -> Result<()> {
 
 /// Returns true if the record of the old primary was written.
 fn is_marked(primary: &Store) -> Result<bool> {
-    let found = PairRecord::read(&mut *primary.engine().session()?, &*record::table()?)?;
+    let found = PairRecord::read(&mut *primary.engine().session()?, &*pair_record::table()?)?;
     Ok(found.is_none_or(|record| record.role == PairRole::Secondary))
 }
 
@@ -153,7 +150,7 @@ fn busy(what: &str) -> Error {
 /// # Errors
 /// Those of the engine.
 pub fn end(primary: &Store) -> Result<()> {
-    PairRecord::remove(&mut *primary.engine().session()?, &*record::table()?)
+    PairRecord::remove(&mut *primary.engine().session()?, &*pair_record::table()?)
 }
 
 /// Ends a flip that was interrupted: if neither of two databases is primary, the one that has all
@@ -185,6 +182,25 @@ fn choose(databases: &[StoreBuilder; 2]) -> Result<usize> {
     let term = records[1 - place].term;
     let new = &mut records[place];
     (new.role, new.term) = (PairRole::Primary, term);
-    new.write(&mut *databases[place].engine().session()?, &*record::table()?)?;
+    new.write(&mut *databases[place].engine().session()?, &*pair_record::table()?)?;
     Ok(place)
+}
+
+/// Returns true if a store records the changes of all tables, as [`fill`](super::fill) needs it: it
+/// was opened with [`StoreBuilder::pair_role`](crate::StoreBuilder::pair_role), or its database is in
+/// a pair.
+#[must_use]
+pub fn is_prepared(store: &Store) -> bool {
+    store.feed().is_ok_and(|feed| feed.has_internal)
+}
+
+/// Returns what the database of a store records about its pair; `None` if it is in none.
+///
+/// # Errors
+/// Those of the engine.
+pub fn record_of(store: &Store) -> Result<Option<PairRecord>> {
+    match is_prepared(store) {
+        true => PairRecord::read(&mut *store.engine().session()?, &*pair_record::table()?),
+        false => Ok(None),
+    }
 }

@@ -7,18 +7,14 @@ use std::time::{Duration, Instant};
 use marmota_model::{Error, ErrorKind, Result, Timestamp};
 use parking_lot::{Condvar, Mutex};
 
-use super::apply::Target;
+use super::apply::{apply_some, target};
 use super::compare::{self, Compared};
 use super::flip;
-use super::piece::{Commits, Source};
-use super::record::{self, Covered, PairRecord, PairRole};
+use super::piece::Source;
 use crate::contract::change::Position;
 use crate::runtime::backoff::Backoff;
 use crate::store::Store;
 
-/// The commits that are applied in one transaction, at most; a commit with many changes ends it.
-const COMMITS: usize = 200;
-const CHANGES: usize = 2_000;
 /// The pause between two looks at the feed while nothing happens.
 const IDLE: Duration = Duration::from_millis(2);
 /// The longest pause between two attempts while a database fails.
@@ -185,29 +181,6 @@ impl Shared {
     }
 }
 
-/// Returns the secondary of a pair that is filled.
-///
-/// # Errors
-/// [`ErrorKind::Invalid`] if the stores are not of one pair.
-pub(super) fn target<'s>(primary: &Store, secondary: &'s Store) -> Result<Target<'s>> {
-    let table = record::table()?;
-    let none = || Error::new(ErrorKind::Invalid, "the databases are not a pair: fill one first");
-    let ours = PairRecord::read(&mut *primary.engine().session()?, &table)?.ok_or_else(none)?;
-    let theirs = PairRecord::read(&mut *secondary.engine().session()?, &table)?.ok_or_else(none)?;
-    if ours.pair != theirs.pair {
-        return Err(Error::new(ErrorKind::Invalid, "the databases belong to different pairs"));
-    }
-    if (ours.role, theirs.role) != (PairRole::Primary, PairRole::Secondary) {
-        let message = format!("the databases have these roles: {ours}; {theirs}");
-        return Err(Error::new(ErrorKind::Invalid, message));
-    }
-    if theirs.covered != Covered::All {
-        return Err(Error::new(ErrorKind::Invalid, "the secondary is not filled yet"));
-    }
-    let tables = primary.registry().by_dependency()?;
-    Target::new(secondary.engine(), secondary.registry().tables(), tables, (table, theirs))
-}
-
 fn follow(primary: &Store, secondary: &Store, shared: &Shared) {
     let mut backoff = Backoff::new(Duration::from_millis(20), PAUSE_MAX);
     loop {
@@ -273,42 +246,4 @@ fn follow_until_error(
             return Ok(());
         }
     }
-}
-
-/// Applies some commits up to a number. Returns the time of the last one, if there are any.
-fn apply_some(
-    source: &mut Source,
-    target: &mut Target<'_>,
-    commits: &mut Commits,
-    number: u64,
-) -> Result<Option<Timestamp>> {
-    let (mut batch, mut changes) = (Vec::new(), 0);
-    while batch.len() < COMMITS && changes < CHANGES {
-        let Some(commit) = commits.next_up_to(number)? else {
-            target.apply(source, &batch)?;
-            // Numbers after the last commit belong to no commit.
-            target.record.position.number = target.record.position.number.max(number);
-            return Ok(batch.last().map(|commit| commit.at));
-        };
-        changes += commit.changes.len();
-        batch.push(commit);
-    }
-    target.apply(source, &batch)?;
-    Ok(batch.last().map(|commit| commit.at))
-}
-
-/// Applies all commits up to a number that the feed has reached.
-///
-/// # Errors
-/// Those of the engines.
-pub(super) fn advance(
-    source: &mut Source,
-    target: &mut Target<'_>,
-    commits: &mut Commits,
-    number: u64,
-) -> Result<()> {
-    while target.position().number < number {
-        apply_some(source, target, commits, number)?;
-    }
-    Ok(())
 }

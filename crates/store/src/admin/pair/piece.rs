@@ -6,13 +6,13 @@
 //! applied to the piece.
 
 use std::cmp::Ordering;
-use std::future::Future as _;
+use std::future::Future;
 use std::ops::ControlFlow;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use marmota_model::{
     Error, ErrorKind, FieldSet, Kind, NoRows, Result, RowQuery, SortKey, Table, Value, ValueRef,
@@ -31,8 +31,9 @@ use crate::verbs::changes::{ChangeStream, FeedEvent};
 
 /// The number of reads that are tried without a transaction.
 const TRIES: usize = 5;
-/// The longest pause between two polls of the feed.
+/// The time for which a commit is waited for at first, and at most.
 const POLL: Duration = Duration::from_millis(20);
+const PATIENCE_MAX: Duration = Duration::from_secs(5);
 /// The time for a visible commit to be published.
 const PUBLISH_MAX: Duration = Duration::from_secs(30);
 
@@ -226,29 +227,40 @@ impl Commits {
     }
 
     fn read_up_to(&mut self, number: u64) -> Result<Option<Arc<Commit>>> {
-        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-        let mut context = Context::from_waker(&waker);
+        let mut patience = POLL;
         while self.stream.position().number < number {
-            let polled = pin!(self.stream.next()).poll(&mut context);
-            match polled {
-                Poll::Ready(Ok(Some(FeedEvent::Commit(commit)))) => return Ok(Some(commit)),
-                Poll::Ready(Ok(Some(FeedEvent::Gap(_)))) => {
+            match poll_for(self.stream.next(), patience) {
+                Some(Ok(Some(FeedEvent::Commit(commit)))) => return Ok(Some(commit)),
+                Some(Ok(Some(FeedEvent::Gap(_)))) => {
                     return Err(Error::new(
                         ErrorKind::Stale,
                         "commits were removed from the change feed before the other database had \
-                         them: cancel the move, empty the other database, and begin again, with a \
+                         them: end the move, empty the other database, and begin again, with a \
                          longer retention of changes",
                     ));
                 }
-                Poll::Ready(Ok(None)) => {
-                    return Err(Error::new(ErrorKind::Closed, "the store is closed"));
-                }
-                Poll::Ready(Err(error)) => return Err(error),
-                // Numbers up to this one may belong to no commit, so that nothing wakes the thread.
-                Poll::Pending => std::thread::park_timeout(POLL),
+                Some(Ok(None)) => return Err(Error::new(ErrorKind::Closed, "the store is closed")),
+                Some(Err(error)) => return Err(error),
+                // The last numbers may belong to no commit, or the database is slow.
+                None => patience = (2 * patience).min(PATIENCE_MAX),
             }
         }
         Ok(None)
+    }
+}
+
+/// Polls a future for some time. Returns `None` if it is not ready then.
+fn poll_for<T>(future: impl Future<Output = T>, time: Duration) -> Option<T> {
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    let until = Instant::now() + time;
+    loop {
+        if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
+            return Some(done);
+        }
+        let left = until.checked_duration_since(Instant::now())?;
+        std::thread::park_timeout(left);
     }
 }
 

@@ -47,18 +47,19 @@ pub(crate) struct MoveRequest {
 
 /// Returns the routes.
 pub(crate) fn routes(auth: &Auth, events: &Sender<ServeEvent>) -> Router {
-    let route = |router: Router, method, path: &str, read: fn(&Request) -> ApiResult<MoveAction>| {
-        let (auth, events) = (auth.clone(), events.clone());
-        let handle = move |request: Request| {
+    let route =
+        |router: Router, method, path: &str, read: fn(&Request) -> ApiResult<MoveAction>| {
             let (auth, events) = (auth.clone(), events.clone());
-            async move {
-                let done = answer(&auth, &events, &request, read).await;
-                done.unwrap_or_else(IntoResponse::into_response)
-            }
+            let handle = move |request: Request| {
+                let (auth, events) = (auth.clone(), events.clone());
+                async move {
+                    let done = answer(&auth, &events, &request, read).await;
+                    done.unwrap_or_else(IntoResponse::into_response)
+                }
+            };
+            // They are answered by the thread that replaces the routes.
+            router.on(method, path, Endpoint::future(handle).outlives_routes())
         };
-        // They are answered by the thread that replaces the routes.
-        router.on(method, path, Endpoint::future(handle).outlives_routes())
-    };
     let router = route(Router::new(), Method::Get, PATH, |_| Ok(MoveAction::Status));
     let router = route(router, Method::Post, PATH, start);
     let router = route(router, Method::Delete, PATH, |_| Ok(MoveAction::End));

@@ -145,9 +145,10 @@ impl LiveServer<'_> {
         };
         live_move.take_compared();
         let compared = live_move.compared.as_ref().map(|compared| {
-            let differences = compared.differences.iter().map(|row| {
-                json!({ "table": row.table, "key": row.key, "what": row.what })
-            });
+            let differences = compared
+                .differences
+                .iter()
+                .map(|row| json!({ "table": row.table, "key": row.key, "what": row.what }));
             json!({
                 "rows": compared.rows,
                 "different": compared.different,
@@ -207,8 +208,16 @@ impl LiveServer<'_> {
         }
         check_reopens(&self.database.url)?;
         check_reopens(to)?;
-        let builder = self.parts.command.builder(to)?;
-        let builder = self.serve.extend(self.parts.command, builder)?;
+        let builder = OpenDatabase::builder_of_other(self.serve, self.parts.command, to)?;
+        for capability in [self.database.store.capability(), builder.capability()] {
+            if !capability.change_feed {
+                let message = format!(
+                    "the engine `{}` has no change feed: stop the server, and use `marmota move`",
+                    capability.name
+                );
+                return Err(Error::new(ErrorKind::Unsupported, message));
+            }
+        }
         if !pair::is_prepared(&self.database.store) {
             self.role = Some(PairRole::Primary);
             self.replace(None, &Destructive::default())?;

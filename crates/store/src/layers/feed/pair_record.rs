@@ -2,18 +2,18 @@
 
 use std::fmt;
 use std::ops::ControlFlow;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use marmota_model::binary::{BinaryReader, put_value};
 use marmota_model::{
-    Error, ErrorKind, Field, Kind, NoRows, Result, Role, RowQuery, Schema, Table, Uuid, Value, ValueRef,
+    Error, ErrorKind, Field, Kind, NoRows, Result, Role, RowQuery, Schema, Table, Uuid, Value,
+    ValueRef,
 };
 
 use crate::contract::change::Position;
 use crate::contract::durability::Durability;
 use crate::contract::engine::{self, Engine, Session};
 use crate::contract::operation::Operation;
-use crate::store::Store;
 
 /// The name of the table.
 pub(crate) const PAIR: &str = "marmota_pair";
@@ -89,11 +89,22 @@ impl fmt::Display for PairRecord {
     }
 }
 
-/// Makes the table.
+/// Returns the table, which is one for all engines: they know a table by its address.
 ///
 /// # Errors
 /// None, unless the schema is invalid.
 pub(crate) fn table() -> Result<Arc<Table>> {
+    static TABLE: OnceLock<Arc<Table>> = OnceLock::new();
+    match TABLE.get() {
+        Some(table) => Ok(Arc::clone(table)),
+        None => {
+            let table = Arc::new(Table::new(schema())?);
+            Ok(Arc::clone(TABLE.get_or_init(|| table)))
+        }
+    }
+}
+
+fn schema() -> Schema {
     let fields = vec![
         Field::new("id", Kind::I64).role(Role::Key),
         Field::new("pair", Kind::Uuid),
@@ -107,7 +118,7 @@ pub(crate) fn table() -> Result<Arc<Table>> {
         // The last key that was copied, encoded.
         Field::new("after", Kind::Blob).nullable(true),
     ];
-    Table::new(Schema::new(PAIR, fields)).map(Arc::new)
+    Schema::new(PAIR, fields)
 }
 
 impl PairRecord {
@@ -227,25 +238,6 @@ impl PairRecord {
             ),
         };
         Err(Error::new(ErrorKind::Invalid, message))
-    }
-}
-
-/// Returns true if a store records the changes of all tables, as [`fill`](super::fill) needs it: it
-/// was opened with [`StoreBuilder::pair_role`](crate::StoreBuilder::pair_role), or its database is in
-/// a pair.
-#[must_use]
-pub fn is_prepared(store: &Store) -> bool {
-    store.feed().is_ok_and(|feed| feed.has_internal)
-}
-
-/// Returns what the database of a store records about its pair; `None` if it is in none.
-///
-/// # Errors
-/// Those of the engine.
-pub fn record_of(store: &Store) -> Result<Option<PairRecord>> {
-    match is_prepared(store) {
-        true => PairRecord::read(&mut *store.engine().session()?, &*table()?),
-        false => Ok(None),
     }
 }
 
