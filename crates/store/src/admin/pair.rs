@@ -3,11 +3,11 @@
 //! ```text
 //!  fill                     rows are copied in pieces by key; each commit of the primary since then
 //!    |                      is applied to the rows that were copied
-//!  Follower::start          both stores are open; the secondary gets each commit of the primary
+//!  PairFollower::start          both stores are open; the secondary gets each commit of the primary
 //!    |  compare             all rows of both, piece by piece, each at one position
-//!  Follower::flip           callers wait; the last commits are applied; the roles change
+//!  PairFollower::flip           callers wait; the last commits are applied; the roles change
 //!    |
-//!  Follower::start          with the roles changed, so that a second flip leads back
+//!  PairFollower::start          with the roles changed, so that a second flip leads back
 //! ```
 //!
 //! The record of the pair ([`PairRecord`]) is a row in both databases. On the secondary it has the
@@ -30,5 +30,5 @@ pub(crate) mod piece;
 pub use self::compare::{Compared, RowDifference};
 pub use self::fill::{FillProgress, PairUrls, fill};
 pub use self::flip::{end, is_prepared, record_of, settle};
-pub use self::follower::{Follower, PairProgress};
+pub use self::follower::{PairFollower, PairProgress};
 pub use crate::layers::feed::pair_record::{PairRecord, PairRole};

@@ -12,7 +12,7 @@ use marmota_model::{Blob, ErrorKind, Ref, Result};
 use marmota_postgres::Postgres;
 use marmota_sqlite::Sqlite;
 use marmota_store::migration::Migration;
-use marmota_store::pair::{self, Follower, PairRole, PairUrls};
+use marmota_store::pair::{self, PairFollower, PairRole, PairUrls};
 use marmota_store::{Idempotency, Store, StoreBuilder};
 
 use crate::postgres_url;
@@ -181,6 +181,9 @@ fn write(
         page = Some(Ref::new(store.insert(&Page { id: 0, parent }).run().unwrap()));
         store.insert(&Note { id: 0, text: format!("{turn}") }).run().unwrap();
         written.fetch_add(1, Ordering::Relaxed);
+        drop(store);
+        // The follower applies one change after the other.
+        std::thread::sleep(Duration::from_millis(100));
     }
     kept
 }
@@ -191,12 +194,12 @@ fn moves_and_returns(first: &str, second: &str) {
     let mut primary = databases.open(0, PairRole::Primary);
     insert_teams(&primary, 3_000);
     let writers = Writers::start(&primary);
-    writers.wait(20);
+    writers.wait(5);
     databases.fill(&primary).unwrap();
     let mut secondary = databases.open(1, PairRole::Secondary);
-    for turn in 0..4 {
-        let mut follower = Follower::start(&primary, &secondary).unwrap();
-        writers.wait(20);
+    for turn in 0..2 {
+        let mut follower = PairFollower::start(&primary, &secondary).unwrap();
+        writers.wait(5);
         let compared = follower.compare().unwrap();
         assert_eq!(compared.differences, [], "{:?}", follower.progress());
         assert!(compared.rows > 3_000, "{compared:?}");
@@ -213,9 +216,9 @@ fn moves_and_returns(first: &str, second: &str) {
         assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
         let other = databases.open(place, PairRole::Secondary);
         (primary, secondary) = (secondary, other);
-        writers.wait(20);
+        writers.wait(5);
     }
-    let mut follower = Follower::start(&primary, &secondary).unwrap();
+    let mut follower = PairFollower::start(&primary, &secondary).unwrap();
     let kept = writers.stop();
     let compared = follower.compare().unwrap();
     assert_eq!(compared.differences, []);
@@ -275,7 +278,7 @@ fn an_interrupted_fill_continues() {
     };
     pair::fill(&primary, (databases.builders[1])(), &urls(), &mut rows).unwrap();
     let secondary = databases.open(1, PairRole::Secondary);
-    let follower = Follower::start(&primary, &secondary).unwrap();
+    let follower = PairFollower::start(&primary, &secondary).unwrap();
     let compared = follower.compare().unwrap();
     assert_eq!((compared.rows, compared.different), (8_999, 0), "{compared:?}");
     // A row that another program has changed is found.
@@ -287,6 +290,34 @@ fn an_interrupted_fill_continues() {
     drop(follower);
     secondary.close().unwrap();
     primary.close().unwrap();
+}
+
+#[test]
+fn an_interrupted_flip_is_settled() {
+    let databases = Databases::new("memory", "sqlite");
+    let primary = databases.open(0, PairRole::Primary);
+    databases.fill(&primary).unwrap();
+    let secondary = databases.open(1, PairRole::Secondary);
+    let mut follower = PairFollower::start(&primary, &secondary).unwrap();
+    insert_teams(&primary, 10);
+    follower.flip(Duration::from_secs(30)).unwrap();
+    // As after a crash before the record of the new primary was written.
+    let undo = "UPDATE marmota_pair SET role = 'secondary', term = 0";
+    secondary.execute(undo).run().unwrap();
+    primary.close().unwrap();
+    secondary.close().unwrap();
+    for builder in &databases.builders {
+        let refused = builder().open().unwrap_err();
+        assert!(refused.message().contains("--settle"), "{refused}");
+    }
+    for _ in 0..2 {
+        let both = [(databases.builders[0])(), (databases.builders[1])()];
+        assert_eq!(pair::settle(&both).unwrap(), 1);
+    }
+    let settled = (databases.builders[1])().open().unwrap();
+    assert_eq!(settled.count::<Team>().run().unwrap(), 11);
+    settled.close().unwrap();
+    assert_eq!((databases.builders[0])().open().unwrap_err().kind(), ErrorKind::Invalid);
 }
 
 #[test]

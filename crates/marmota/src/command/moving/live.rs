@@ -20,7 +20,7 @@ use super::bar;
 use crate::command::server_api::ServerApi;
 use crate::command::{Command, Done, JsonOutput};
 
-/// The interval in which the server is asked for the state.
+/// The interval in which the state is read.
 const POLL: Duration = Duration::from_millis(200);
 
 /// The options of a live move.
@@ -158,7 +158,7 @@ fn text_of(state: &Value) -> String {
         "failed" => format!("{primary}: the move to {secondary} has failed: {}", text("error")),
         _ => {
             let mut line = format!(
-                "{primary} is the primary; {secondary} is {} commits ({} ms) behind",
+                "{primary} is the primary; {secondary} lags by {} commits ({} ms)",
                 state["lag_commits"], state["lag_ms"]
             );
             if let Some(compared) = state["compared"].as_object() {

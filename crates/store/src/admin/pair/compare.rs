@@ -8,15 +8,15 @@ use marmota_model::{Error, ErrorKind, Result, RowQuery, Table, Value, ValueRef};
 use super::apply::{Target, advance};
 use super::piece::{Commits, Piece, Source, order};
 use crate::admin::transfer::{Row, checksum};
-use crate::contract::engine;
+use crate::contract::engine::{self, Session};
 use crate::contract::operation::Operation;
 
 /// The number of differences that are listed.
 const DIFFERENCES_MAX: usize = 100;
-/// A blob is read later than its row, and may differ until the next commit was applied.
-const TRIES: usize = 3;
+/// The number of times that a row is read again while it changes.
+const TRIES: usize = 1_000;
 
-/// The result of a comparison ([`Follower::compare`](super::Follower::compare)).
+/// The result of a comparison ([`PairFollower::compare`](super::PairFollower::compare)).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Compared {
     /// The number of rows that were compared.
@@ -55,21 +55,21 @@ pub(super) fn all(
             if is_stopped() {
                 return Err(Error::new(ErrorKind::Closed, "the comparison was stopped"));
             }
-            let mut tries = TRIES;
-            let (piece, found) = loop {
-                let piece = source.piece(&table, after.as_ref())?;
-                advance(source, target, commits, piece.number)?;
-                let theirs = read(target, &own, after.as_ref(), &piece)?;
-                let found = differences(&table, &piece.rows, &theirs);
-                tries -= 1;
-                if found.is_empty() || tries == 0 {
-                    break (piece, found);
-                }
-            };
+            let piece = source.piece(&table, after.as_ref())?;
+            advance(source, target, commits, piece.number)?;
+            let theirs = read(target, &own, after.as_ref(), &piece)?;
             compared.rows += piece.rows.len() as u64;
-            compared.different += found.len() as u64;
-            let room = DIFFERENCES_MAX - compared.differences.len();
-            compared.differences.extend(found.into_iter().take(room));
+            for (key, what) in differences(&table, &piece.rows, &theirs) {
+                let is_listed = compared.differences.len() < DIFFERENCES_MAX;
+                if is_listed && is_same(source, target, commits, (&table, &own), &key)? {
+                    continue;
+                }
+                compared.different += 1;
+                if is_listed {
+                    let (table, key) = (table.name().to_owned(), format!("{:?}", key.as_ref()));
+                    compared.differences.push(RowDifference { table, key, what });
+                }
+            }
             match piece.to {
                 Some(to) => after = Some(to),
                 None => break,
@@ -103,24 +103,52 @@ fn read(
     Ok(rows)
 }
 
-fn differences(table: &Table, ours: &[Row], theirs: &[Row]) -> Vec<RowDifference> {
-    let text = |row: &Row| format!("{:?}", row[table.key()].as_ref());
-    let mut left: HashMap<String, u128> =
-        theirs.iter().map(|row| (text(row), checksum(row))).collect();
-    let mut found = Vec::new();
-    let mut differ = |key: String, what| {
-        found.push(RowDifference { table: table.name().to_owned(), key, what });
-    };
-    for row in ours {
-        let key = text(row);
-        match left.remove(&key) {
-            Some(theirs) if theirs == checksum(row) => {}
-            Some(_) => differ(key, "the values differ"),
-            None => differ(key, "the secondary does not have the row"),
+/// Returns true if a row is the same in both databases after all. A commit is applied with the blobs
+/// that its rows have at that time, which may be newer than the position of a piece.
+fn is_same(
+    source: &mut Source,
+    target: &mut Target<'_>,
+    commits: &mut Commits,
+    (table, own): (&Table, &Table),
+    key: &Value,
+) -> Result<bool> {
+    for _ in 0..TRIES {
+        let before = get(&mut *source.session, table, key)?;
+        let last = source.last_position()?;
+        advance(source, target, commits, last.number)?;
+        let theirs = get(&mut *target.session, own, key)?;
+        let is_same = before == theirs;
+        if is_same || before == get(&mut *source.session, table, key)? {
+            return Ok(is_same);
         }
     }
-    for (key, _) in left {
-        differ(key, "only the secondary has the row");
+    Ok(false)
+}
+
+/// Returns the checksum of a row, if the row exists.
+fn get(session: &mut dyn Session, table: &Table, key: &Value) -> Result<Option<u128>> {
+    let mut found = None;
+    let mut get = Operation::Get { table, key: key.as_ref(), fields: table.all() };
+    engine::run(session, &mut get, &mut |row: &[ValueRef<'_>]| {
+        found = Some(checksum(&row.iter().map(ValueRef::to_value).collect()));
+        ControlFlow::Break(())
+    })?;
+    Ok(found)
+}
+
+/// Returns the keys of rows that are not the same, and what differs.
+fn differences(table: &Table, ours: &[Row], theirs: &[Row]) -> Vec<(Value, &'static str)> {
+    let key_of = |row: &Row| row[table.key()].clone();
+    let text = |row: &Row| format!("{:?}", row[table.key()].as_ref());
+    let mut left: HashMap<String, &Row> = theirs.iter().map(|row| (text(row), row)).collect();
+    let mut found = Vec::new();
+    for row in ours {
+        match left.remove(&text(row)) {
+            Some(theirs) if checksum(theirs) == checksum(row) => {}
+            Some(_) => found.push((key_of(row), "the values differ")),
+            None => found.push((key_of(row), "the secondary does not have the row")),
+        }
     }
+    found.extend(left.into_values().map(|row| (key_of(row), "only the secondary has the row")));
     found
 }

@@ -24,14 +24,14 @@ const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// [`StoreBuilder::pair_role`](crate::StoreBuilder::pair_role) after [`fill`](super::fill).
 ///
 /// It ends when it is dropped.
-pub struct Follower {
+pub struct PairFollower {
     pub(super) primary: Store,
     pub(super) secondary: Store,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// The progress of a [`Follower`].
+/// The progress of a [`PairFollower`].
 #[derive(Clone, Debug)]
 pub struct PairProgress {
     /// The position of the primary.
@@ -62,7 +62,7 @@ struct FollowerState {
     requests: Vec<mpsc::Sender<Result<Compared>>>,
 }
 
-impl Follower {
+impl PairFollower {
     /// Starts the thread.
     ///
     /// # Errors
@@ -113,7 +113,7 @@ impl Follower {
         self.begin_compare().recv().map_err(|_| ended())?
     }
 
-    /// Begins [`Follower::compare`]. The result is sent to the receiver; none is sent if the follower
+    /// Begins [`PairFollower::compare`]. The result is sent to the receiver; none is sent if the follower
     /// ends.
     #[must_use]
     pub fn begin_compare(&self) -> mpsc::Receiver<Result<Compared>> {
@@ -146,7 +146,7 @@ impl Follower {
         flipped
     }
 
-    /// Ends the thread, and waits for it. [`Follower::start`] continues.
+    /// Ends the thread, and waits for it. [`PairFollower::start`] continues.
     pub fn stop(&mut self) {
         self.shared.state.lock().is_stopped = true;
         self.shared.changed.notify_all();
@@ -158,15 +158,15 @@ impl Follower {
     }
 }
 
-impl Drop for Follower {
+impl Drop for PairFollower {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
-impl std::fmt::Debug for Follower {
+impl std::fmt::Debug for PairFollower {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Follower").finish_non_exhaustive()
+        f.debug_struct("PairFollower").finish_non_exhaustive()
     }
 }
 

@@ -215,7 +215,7 @@ pub(crate) struct Commits {
 }
 
 impl Commits {
-    /// Returns the next commit up to a number that the feed has reached; `None` if there is none.
+    /// Returns the next commit up to a number that the feed has reached; `None` after the last one.
     ///
     /// # Errors
     /// [`ErrorKind::Stale`] if it was removed from the feed.

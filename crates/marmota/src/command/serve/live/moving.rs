@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result};
-use marmota_store::pair::{self, Compared, Follower, PairRole, PairUrls};
+use marmota_store::pair::{self, Compared, PairFollower, PairRole, PairUrls};
 use marmota_store::plan::Destructive;
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ use crate::command::serve::editing::move_routes::MoveAction;
 
 /// The time for hooks and the last commits during a flip. Requests wait meanwhile.
 const FLIP_MAX: Duration = Duration::from_secs(5);
-/// A flip begins once the other database is at most this many commits behind.
+/// A flip begins once the other database has at most this many commits to apply.
 const LAG_MAX: u64 = 1_000;
 
 /// A live move.
@@ -48,7 +48,7 @@ pub(in crate::command::serve) struct LiveMove {
 
 enum MoveState {
     Filling(FillThread),
-    Following(Box<OpenDatabase>, Follower),
+    Following(Box<OpenDatabase>, PairFollower),
     /// The other database could not be filled or opened.
     Failed,
 }
@@ -286,7 +286,7 @@ impl LiveServer<'_> {
         let (command, role) = (self.parts.command, Some(PairRole::Secondary));
         let none = Destructive::default();
         let mut secondary = OpenDatabase::open(self.serve, command, url, &none, role)?;
-        match Follower::start(&self.database.store, &secondary.store) {
+        match PairFollower::start(&self.database.store, &secondary.store) {
             Ok(follower) => Ok(MoveState::Following(Box::new(secondary), follower)),
             Err(error) => {
                 secondary.close()?;
@@ -329,8 +329,7 @@ impl LiveServer<'_> {
         let progress = follower.progress()?;
         if progress.lag_commits > LAG_MAX {
             let message = format!(
-                "the other database is {} commits behind: wait until it has at most {LAG_MAX} to \
-                 apply",
+                "the other database has {} commits to apply: wait until they are at most {LAG_MAX}",
                 progress.lag_commits
             );
             return Err(Error::new(ErrorKind::Busy, message));
@@ -445,6 +444,22 @@ fn without_secrets(url: &str) -> String {
         Some((user, host)) => {
             let user = user.split(':').next().unwrap_or(user);
             format!("{scheme}://{user}@{host}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_secrets;
+
+    #[test]
+    fn urls_are_shown_without_passwords_and_options() {
+        for (url, shown) in [
+            ("postgres://ann:p:w@db:5432/app?sslmode=require", "postgres://ann@db:5432/app"),
+            ("postgres://db/app", "postgres://db/app"),
+            ("sqlite:data/app.db?key_file=secret", "sqlite:data/app.db"),
+        ] {
+            assert_eq!(without_secrets(url), shown);
         }
     }
 }
