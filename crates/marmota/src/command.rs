@@ -18,6 +18,8 @@ mod replicate;
 mod restore;
 mod rows;
 mod serve;
+#[cfg(feature = "app")]
+mod server_api;
 
 use std::ffi::OsString;
 use std::fmt;

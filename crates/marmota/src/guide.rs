@@ -230,3 +230,7 @@ pub mod existing_databases {}
 #[cfg(feature = "postgres")]
 #[doc = include_str!("../guide/59-clusters.md")]
 pub mod clusters {}
+
+#[cfg(feature = "command")]
+#[doc = include_str!("../guide/60-live-moves.md")]
+pub mod live_moves {}

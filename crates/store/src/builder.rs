@@ -5,6 +5,7 @@ mod change_feed;
 mod database_models;
 mod feed_keeper;
 mod file_fields;
+mod pair_role;
 mod replica;
 mod shared_commits;
 
@@ -28,6 +29,7 @@ use crate::contract::operation::{ANSWERS, Idempotency};
 use crate::contract::plan::{Destructive, Plan};
 use crate::databases::{Databases, MAIN};
 use crate::layers::feed::options::ChangeRetention;
+use crate::layers::feed::pair_record::{self, PairRole};
 use crate::layers::feed::tables::FeedTables;
 use crate::layers::metrics::meter::Metering;
 use crate::layers::stack::LayerSettings;
@@ -61,6 +63,7 @@ impl Store {
             before_hooks: HooksToOpen::default(),
             commit_sink: None,
             file_guard: None,
+            pair_role: None,
         }
     }
 }
@@ -87,6 +90,8 @@ pub struct StoreBuilder {
     before_hooks: HooksToOpen,
     commit_sink: Option<Arc<dyn CommitSink>>,
     file_guard: Option<Arc<dyn FileGuard>>,
+    /// The role in a pair that the caller expects.
+    pair_role: Option<PairRole>,
 }
 
 impl StoreBuilder {
@@ -413,7 +418,9 @@ impl StoreBuilder {
             homes.insert(COMPUTED.to_owned(), home);
         }
         tables.extend(computed.iter().map(|computed| Arc::clone(&computed.expressions)));
-        let feed = match self.changes {
+        let is_paired = self.pair_role.is_some();
+        let changes = self.changes.or(is_paired.then(ChangeRetention::default));
+        let feed = match changes {
             Some(retention) => {
                 let of_several = engines.len() > 1;
                 check_feed(engines[0].1.capability(), of_several)?;
@@ -422,6 +429,9 @@ impl StoreBuilder {
             None => None,
         };
         tables.extend(feed.iter().flat_map(|(feed, _)| feed.all()).cloned());
+        if is_paired {
+            tables.push(pair_record::table()?);
+        }
         let engine: Box<dyn Engine> = match engines.len() {
             1 => engines.remove(0).1,
             _ => {
@@ -488,7 +498,11 @@ impl StoreBuilder {
         self.open_at(None)
     }
 
-    fn open_at(self, to: Option<u32>) -> Result<Store> {
+    fn open_at(mut self, to: Option<u32>) -> Result<Store> {
+        let is_paired = self.check_pair()?;
+        if is_paired {
+            self.pair_role.get_or_insert(PairRole::Primary);
+        }
         let (version, destructive) = (self.version, self.destructive.clone());
         let Self { history_age_max, metering, traced, cache_bytes_max, .. } = self;
         let commit_sink = self.commit_sink.clone();
@@ -528,7 +542,7 @@ impl StoreBuilder {
         let store = Store::new(engine, registry, answers, settings);
         let _ = hooks_core.set(Arc::downgrade(&store.core));
         if let Some((tables, retention)) = feed {
-            let feed = change_feed::open(&store, tables, is_replica)?;
+            let feed = change_feed::open(&store, tables, is_replica, is_paired)?;
             let retention = (!is_replica).then_some(retention);
             feed_keeper::start(&store, &feed, retention)?;
             store.core.set_feed(feed);

@@ -91,7 +91,7 @@ pub mod hook {
 }
 
 pub use admin::tenants::{TenantStatistics, Tenants};
-pub use admin::{backup, transfer};
+pub use admin::{backup, pair, transfer};
 pub use builder::{DatabaseModels, StoreBuilder};
 pub use contract::durability::Durability;
 pub use contract::invalidation_feed::{FeedPause, InvalidationFeed};

@@ -185,6 +185,15 @@ impl WebhookWorker {
         Ok(Self { hook: Some(hook), jobs: Some(jobs) })
     }
 
+    /// Stops the deliveries: requests in progress end first. Changes are still dispatched, and their
+    /// deliveries wait.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn stop_deliveries(&mut self) -> Result<()> {
+        self.jobs.take().map_or(Ok(()), Worker::stop)
+    }
+
     /// Stops the worker: requests in progress end first. What waits is sent by another process, or
     /// after the next start.
     ///
@@ -194,10 +203,7 @@ impl WebhookWorker {
         if let Some(hook) = self.hook.take() {
             hook.stop();
         }
-        match self.jobs.take() {
-            Some(jobs) => jobs.stop(),
-            None => Ok(()),
-        }
+        self.stop_deliveries()
     }
 }
 

@@ -19,6 +19,7 @@ mod ending;
 #[path = "../existing/databases.rs"]
 mod existing_databases;
 mod json_output;
+mod live_moves;
 mod live_tables;
 mod migrations;
 mod moving;

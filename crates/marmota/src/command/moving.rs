@@ -6,7 +6,11 @@
 //! ```
 //!
 //! The store copies and compares ([`marmota_store::StoreBuilder::transfer_to`]); this file adds the
-//! tables that no model of the program names, and shows the progress.
+//! tables that no model of the program names, and shows the progress. `moving/live.rs` has the moves of
+//! running servers.
+
+#[cfg(feature = "app")]
+mod live;
 
 use std::process::ExitCode;
 
@@ -23,14 +27,19 @@ use super::{Command, Done, JsonOutput};
 ///
 /// An interrupted move continues when it is started again. Do not write to the databases meanwhile:
 /// if they differ at the end, the move fails. The first database is not changed.
+///
+/// With --live, a running server moves to the other database while it serves.
 #[derive(Args)]
 pub(super) struct Move {
     /// The database to copy
     #[arg(long, value_name = "URL")]
-    from: String,
+    from: Option<String>,
     /// The new database, of any engine
     #[arg(long, value_name = "URL")]
-    to: String,
+    to: Option<String>,
+    #[cfg(feature = "app")]
+    #[command(flatten)]
+    live: live::LiveOptions,
     /// A table without a model, which is not copied; may be repeated
     #[arg(long, value_name = "TABLE")]
     leave: Vec<String>,
@@ -41,14 +50,21 @@ pub(super) struct Move {
 impl Move {
     /// Copies the rows, and prints a line for each table.
     pub(super) fn run(&self, command: &Command) -> Done {
-        if !crate::restore::is_there(&self.from) {
+        #[cfg(feature = "app")]
+        if self.live.is_used() {
+            return self.live.run(command, self.from.as_deref(), self.to.as_deref(), &self.output);
+        }
+        let (Some(from), Some(to)) = (&self.from, &self.to) else {
+            return Err("name the database to copy with --from, and the new one with --to".into());
+        };
+        if !crate::restore::is_there(from) {
             return Err("there is no database to move: name one with --from".into());
         }
-        if self.from == self.to {
+        if from == to {
             return Err("--from and --to are the same database".into());
         }
-        let from = command.builder(&self.from)?.leave(&self.leave);
-        let (from, to) = with_own_tables(from, command.builder(&self.to)?)?;
+        let from = command.builder(from)?.leave(&self.leave);
+        let (from, to) = with_own_tables(from, command.builder(to)?)?;
         let bar = bar();
         let moved = from.transfer_to(to, &mut |progress| {
             bar.set_length(progress.rows_total);

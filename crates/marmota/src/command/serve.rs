@@ -20,7 +20,7 @@
 //! | tables and groups of a file, settings of a file | `application.rs` |
 //!
 //! `serve/database.rs` opens the database and what belongs to it; `serve/live.rs` opens it again with
-//! other tables, while the server runs. SIGHUP reads the settings again (`serve/reload.rs`).
+//! other tables, or replaces it (`serve/live/moving.rs`), while the server runs. SIGHUP reads the settings again (`serve/reload.rs`).
 //!
 //! What is served:
 //!
@@ -35,6 +35,7 @@
 //! | `/api/-/jobs`: jobs | the database has some, by mails, webhooks or backups |
 //! | `/api/-/log`: the last lines of the logs | `--live-log`, `--auth` |
 //! | `/api/-/backups`: backups in a folder | `--backups`, `--auth` |
+//! | `/api/-/move`: moves to another database | `--auth` |
 //! | `/api/-/replication`: the state of the replication | `--replicate-to`, `--replica-of` |
 //! | `/api/-/sql`: SQL for administrators; it writes with `--sql-write` | `--auth`, and not `--no-sql` |
 //! | `/metrics`, `/healthz`, `/readyz`, `/api/-` | `--diagnostics` |
@@ -102,7 +103,7 @@ impl Serve {
                            `--files` out";
             return Err(message.into());
         }
-        let database = OpenDatabase::open(self, command, url, &Destructive::default())?;
+        let database = OpenDatabase::open(self, command, url, &Destructive::default(), None)?;
         let watch = self.operators.begin()?;
         let access_log = self.access_log.open(&reopen, watch.recent.as_ref())?;
         log::info!(target: "marmota", "starting: {}", super::program::line(command.version));
@@ -139,7 +140,7 @@ impl Serve {
             server = server.metrics(metrics);
         }
         let parts = RouteParts { command, url: &address, watch: &watch, layers: &layers };
-        let mut database = self.serve(server, database, url, &parts)?;
+        let mut database = self.serve(server, database, &parts)?;
         service_manager::stopping();
         log::info!(target: "marmota", "shutdown: no connection is open; closing the database");
         watch.end();
@@ -189,18 +190,17 @@ impl Serve {
         })
     }
 
-    /// Serves until the end. Returns the database, which is open. The tables of a file can be
-    /// changed meanwhile, if there are administrators who may do so.
+    /// Serves until the end. Returns the database, which is open. If there are administrators, they
+    /// can change the tables of a file meanwhile, and the database.
     fn serve(
         &self,
         server: Server,
         mut database: OpenDatabase,
-        database_url: &str,
         parts: &RouteParts<'_>,
     ) -> Result<OpenDatabase, Box<dyn std::error::Error>> {
         database.start(self, parts)?;
         #[cfg(feature = "app")]
-        if self.auth && parts.command.files.app()?.is_some() {
+        if self.auth {
             let (events, received) = std::sync::mpsc::channel();
             let changes = marmota_http::RouteChanges::new();
             let routes = self.routes(parts, &database, Some(&events))?;
@@ -209,16 +209,15 @@ impl Serve {
             let live = live::LiveServer {
                 serve: self,
                 parts,
-                database_url,
                 changes,
                 events,
                 database,
+                role: None,
+                live_move: None,
                 latest: None,
             };
             return live.run(running, &received);
         }
-        #[cfg(not(feature = "app"))]
-        let _ = database_url;
         let routes = self.routes(parts, &database, None)?;
         self.greet(&routes, parts.url);
         server.run(routes)?;

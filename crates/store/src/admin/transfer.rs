@@ -30,14 +30,15 @@ use crate::contract::engine::{self, Engine, Session};
 use crate::contract::existing::ExistingTable;
 use crate::contract::operation::{Fingerprint, Operation};
 use crate::contract::plan::Destructive;
+use crate::layers::feed::pair_record::PAIR;
 use crate::layers::feed::schema::FEED_TABLES;
 
 /// The maximum number of rows in a piece.
-const PIECE_ROWS: usize = 2_000;
+pub(super) const PIECE_ROWS: usize = 2_000;
 /// A piece ends once its texts and blobs have this many bytes.
 const PIECE_BYTES: usize = 8 << 20;
 /// The maximum number of rows that wait because they refer to later rows of their own table.
-const HELD_ROWS_MAX: usize = 1_000_000;
+pub(super) const HELD_ROWS_MAX: usize = 1_000_000;
 
 /// The result of the transfer of a table.
 ///
@@ -169,6 +170,7 @@ fn check_all_are_moved(from: &Assembled, left: &[String]) -> Result<()> {
         from.tables.iter().any(|table| is(table.name()))
             || left.iter().any(|table| is(table))
             || FEED_TABLES.into_iter().any(is)
+            || is(PAIR)
     };
     others.retain(|name| !is_moved(name));
     if others.is_empty() {
@@ -249,23 +251,23 @@ fn session(engine: &dyn Engine) -> Result<Box<dyn Session>> {
 }
 
 /// Returns the number of rows of a table.
-fn count(session: &mut dyn Session, table: &Table) -> Result<u64> {
+pub(super) fn count(session: &mut dyn Session, table: &Table) -> Result<u64> {
     let counted = engine::run(session, &mut Operation::Count { table, filter: None }, &mut NoRows);
     counted.map(|outcome| outcome.rows)
 }
 
 /// A session on each of the two databases.
-struct Ends {
-    from: Box<dyn Session>,
-    to: Box<dyn Session>,
+pub(super) struct Ends {
+    pub(super) from: Box<dyn Session>,
+    pub(super) to: Box<dyn Session>,
 }
 
 /// A row with all its values.
-type Row = Vec<Value>;
+pub(super) type Row = Vec<Value>;
 
 impl Ends {
     /// Copies the missing rows of a table; returns the number of rows that existed already.
-    fn copy(
+    pub(super) fn copy(
         &mut self,
         from: &Arc<Table>,
         to: &Arc<Table>,
@@ -335,7 +337,12 @@ impl Ends {
 
     /// Moves the rows out of `held` whose references to their own table find an existing row or one
     /// that is moved as well.
-    fn ready(&mut self, table: &Table, own: &[usize], held: &mut Vec<Row>) -> Result<Vec<Row>> {
+    pub(super) fn ready(
+        &mut self,
+        table: &Table,
+        own: &[usize],
+        held: &mut Vec<Row>,
+    ) -> Result<Vec<Row>> {
         let targets = |row: &Row| -> Vec<Value> {
             own.iter().map(|&field| row[field].clone()).filter(|to| *to != Value::Null).collect()
         };
@@ -367,7 +374,7 @@ fn key_of(table: &Table, row: &Row) -> String {
 }
 
 /// Returns the fields that refer to rows of their own table.
-fn references_to_itself(table: &Table) -> Vec<usize> {
+pub(super) fn references_to_itself(table: &Table) -> Vec<usize> {
     let is_own =
         |kind: &Kind| matches!(kind, Kind::Reference { table: to, .. } if to == table.name());
     (0..table.fields().len()).filter(|&field| is_own(&table.fields()[field].kind)).collect()
@@ -375,7 +382,7 @@ fn references_to_itself(table: &Table) -> Vec<usize> {
 
 /// The error for rows that cannot be inserted one after the other.
 #[cold]
-fn circle(table: &Table) -> Error {
+pub(super) fn circle(table: &Table) -> Error {
     let message = format!(
         "rows of `{}` refer to each other in a cycle, or too many rows refer to later ones: set \
          those references to NULL before the move",
@@ -385,7 +392,11 @@ fn circle(table: &Table) -> Error {
 }
 
 /// Reads the next rows by key, with all fields.
-fn piece(session: &mut dyn Session, table: &Table, after: Option<Value>) -> Result<Vec<Row>> {
+pub(super) fn piece(
+    session: &mut dyn Session,
+    table: &Table,
+    after: Option<Value>,
+) -> Result<Vec<Row>> {
     let (after, fields) = (after.map(|key| vec![key]), Some(table.all()));
     let query = RowQuery { after, fields, limit: Some(PIECE_ROWS as u64), ..RowQuery::new() };
     let (mut rows, mut bytes) = (Vec::new(), 0);
@@ -425,7 +436,7 @@ impl<'a> RowSource<'a> for Rows<'a> {
 }
 
 /// Inserts rows with all their values, all or none.
-fn insert(session: &mut dyn Session, table: &Table, rows: &[Row]) -> Result<()> {
+pub(super) fn insert(session: &mut dyn Session, table: &Table, rows: &[Row]) -> Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
@@ -456,7 +467,7 @@ fn sum(session: &mut dyn Session, table: &Table, step: &mut dyn FnMut(u64)) -> R
 }
 
 /// Returns the checksum of a row.
-fn checksum(row: &Row) -> u128 {
+pub(super) fn checksum(row: &Row) -> u128 {
     let mut hash = Fingerprint::default();
     row.iter().for_each(|value| hash.add_value(value.as_ref()));
     let bytes = hash.bytes();

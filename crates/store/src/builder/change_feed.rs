@@ -26,18 +26,24 @@ use crate::store::Store;
 /// The name in the only row of the table with the identity.
 const NAME: &str = "feed";
 
-/// Opens the feed of a store, and lets its engine record changes. A replica gets the commits from its
+/// Opens the feed of a store, and lets its engine record changes, with those of internal tables if
+/// the database is in a pair. A replica gets the commits from its
 /// primary and records none.
 ///
 /// # Errors
 /// [`ErrorKind::Unsupported`] for an engine that cannot record changes; those of the engine.
-pub(super) fn open(store: &Store, tables: FeedTables, is_replica: bool) -> Result<Arc<ChangeFeed>> {
+pub(super) fn open(
+    store: &Store,
+    tables: FeedTables,
+    is_replica: bool,
+    has_internal: bool,
+) -> Result<Arc<ChangeFeed>> {
     let FeedTables { commits, shapes: shape_table, identity, cursors, dead_letters } = tables;
     let (feed, removed) = read_identity(store, &identity, is_replica)?;
     let mut shapes_now = read_shapes(store, &shape_table)?;
     let recorded = match is_replica {
         true => Vec::new(),
-        false => record_tables(store, &shape_table, &mut shapes_now)?,
+        false => record_tables(store, &shape_table, &mut shapes_now, has_internal)?,
     };
     let last = last_commit(store, &commits)?.max(removed);
     let is_shared = store.capability().shared_commits;
@@ -69,6 +75,7 @@ pub(super) fn open(store: &Store, tables: FeedTables, is_replica: bool) -> Resul
         cursors,
         dead_letters,
         cache,
+        has_internal,
     }))
 }
 
@@ -147,9 +154,11 @@ fn record_tables(
     store: &Store,
     table: &Table,
     known: &mut KnownShapes,
+    has_internal: bool,
 ) -> Result<Vec<RecordedTable>> {
     let mut recorded = Vec::new();
-    for of in store.registry().tables().iter().filter(|table| !is_internal(table)) {
+    let is_recorded = |table: &&Arc<Table>| has_internal || !is_internal(table);
+    for of in store.registry().tables().iter().filter(is_recorded) {
         let number = match known.current.get(&(Arc::as_ptr(of) as usize)) {
             Some(&number) => number,
             None => {

@@ -635,8 +635,21 @@ pub fn run(
     operation: &mut Operation<'_>,
     sink: &mut dyn RowSink,
 ) -> Result<Outcome> {
+    run_as(session, None, operation, sink)
+}
+
+/// [`run`] with a durability.
+///
+/// # Errors
+/// Those of [`run`].
+pub(crate) fn run_as(
+    session: &mut dyn Session,
+    durability: Option<Durability>,
+    operation: &mut Operation<'_>,
+    sink: &mut dyn RowSink,
+) -> Result<Outcome> {
     let mut outcome = Outcome::default();
-    if let Submitted::Waiting(ticket) = session.submit(None, operation, sink, &mut outcome)? {
+    if let Submitted::Waiting(ticket) = session.submit(durability, operation, sink, &mut outcome)? {
         park_until(|context| session.poll(ticket, operation, sink, &mut outcome, context))?;
     }
     Ok(outcome)

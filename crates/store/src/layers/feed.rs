@@ -24,6 +24,7 @@ pub(crate) mod cache_subscription;
 pub(crate) mod commit_rows;
 pub(crate) mod hub;
 pub(crate) mod options;
+pub(crate) mod pair_record;
 pub(crate) mod schema;
 pub(crate) mod shapes;
 pub(crate) mod stored_commit;
@@ -55,6 +56,8 @@ pub(crate) struct ChangeFeed {
     pub(crate) dead_letters: Arc<Table>,
     /// The cache that is invalidated by the commits, if there is one.
     pub(crate) cache: OnceLock<CacheSubscription>,
+    /// True if the changes of internal tables are recorded.
+    pub(crate) has_internal: bool,
 }
 
 impl ChangeFeed {

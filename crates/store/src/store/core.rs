@@ -22,7 +22,7 @@ pub(crate) struct StoreCore {
     /// The layers of operations; the last has the engine.
     pub(crate) layers: Layers,
     /// The table of idempotent answers, if they are stored.
-    pub(super) answers: Option<(Arc<Table>, Idempotency)>,
+    pub(crate) answers: Option<(Arc<Table>, Idempotency)>,
     /// The background batches to flush before the store is closed.
     background: Mutex<Vec<Weak<dyn Background>>>,
     /// The change feed, if there is one. It is set once the store is open.
@@ -98,7 +98,7 @@ impl StoreCore {
     }
 
     /// Executes accepted writes while the store is still open.
-    pub(super) fn flush(&self) {
+    pub(crate) fn flush(&self) {
         let watched = std::mem::take(&mut *self.background.lock());
         watched.iter().filter_map(Weak::upgrade).for_each(|background| background.flush());
     }

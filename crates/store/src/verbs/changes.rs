@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, RowQuery, RowSink, ValueRef};
 
-use crate::contract::change::{Commit, Position};
+use crate::contract::change::{Change, Commit, Position};
 use crate::contract::operation::{Operation, Outcome};
 use crate::layers::feed::ChangeFeed;
 use crate::layers::feed::commit_rows::{commits_between, integer};
@@ -17,6 +17,7 @@ use crate::layers::feed::hub::Next;
 use crate::layers::feed::schema::identity;
 use crate::layers::feed::shapes::Shape;
 use crate::layers::feed::stored_commit::StoredCommit;
+use crate::rights::is_internal;
 use crate::store::Store;
 use crate::verbs::action::Verb;
 
@@ -48,6 +49,8 @@ pub struct ChangeStream {
     number: u64,
     /// Commits read from the table.
     page: VecDeque<Arc<StoredCommit>>,
+    /// True if it returns changes of internal tables too.
+    has_internal: bool,
 }
 
 impl Store {
@@ -91,7 +94,14 @@ impl Store {
         let feed = Arc::clone(self.feed()?);
         let number = feed.hub.position().number;
         let reader = feed.hub.add_reader();
-        Ok(ChangeStream { store: self.outside(), feed, reader, number, page: VecDeque::new() })
+        Ok(ChangeStream {
+            store: self.outside(),
+            feed,
+            reader,
+            number,
+            page: VecDeque::new(),
+            has_internal: false,
+        })
     }
 
     /// Returns the position of the last commit that the feed has.
@@ -221,6 +231,12 @@ impl ChangeStream {
         Ok(self)
     }
 
+    /// Returns changes of internal tables too, which are recorded while the database is in a pair.
+    pub(crate) const fn with_internal(mut self) -> Self {
+        self.has_internal = true;
+        self
+    }
+
     /// Returns the position of the last commit that was read.
     #[must_use]
     pub fn position(&self) -> Position {
@@ -240,7 +256,10 @@ impl ChangeStream {
                 let returned = self.returned(&commit).await;
                 // Only now: the future may be dropped before.
                 self.page.pop_front();
-                return returned.map(Some);
+                match returned? {
+                    Some(event) => return Ok(Some(event)),
+                    None => continue,
+                }
             }
             let next =
                 poll_fn(|context| match feed.hub.next(*number, *reader, Some(context.waker())) {
@@ -248,7 +267,11 @@ impl ChangeStream {
                     next => Poll::Ready(next),
                 });
             match next.await {
-                Next::Commit(commit) => return self.returned(&commit).await.map(Some),
+                Next::Commit(commit) => {
+                    if let Some(event) = self.returned(&commit).await? {
+                        return Ok(Some(event));
+                    }
+                }
                 Next::Removed(number) => {
                     self.number = number;
                     return Ok(Some(FeedEvent::Gap(self.position())));
@@ -268,10 +291,21 @@ impl ChangeStream {
         }
     }
 
-    async fn returned(&mut self, commit: &StoredCommit) -> Result<FeedEvent> {
+    /// Returns the event of a commit; `None` if only internal tables were changed.
+    async fn returned(&mut self, commit: &StoredCommit) -> Result<Option<FeedEvent>> {
         let decoded = decoded(&self.store, &self.feed, commit).await?;
         self.number = commit.number;
-        Ok(FeedEvent::Commit(decoded))
+        let hides = |change: &Change| is_internal(&change.table);
+        if self.has_internal || !decoded.changes.iter().any(hides) {
+            return Ok(Some(FeedEvent::Commit(decoded)));
+        }
+        let shown = decoded.changes.iter().filter(|change| !hides(change));
+        let changes: Vec<Change> = shown.cloned().collect();
+        if changes.is_empty() {
+            return Ok(None);
+        }
+        let Commit { position, at, .. } = *decoded;
+        Ok(Some(FeedEvent::Commit(Arc::new(Commit { position, at, changes }))))
     }
 }
 

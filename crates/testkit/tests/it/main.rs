@@ -10,6 +10,7 @@ mod hosted;
 mod killed;
 mod killed_hooks;
 mod leaks;
+mod live_moves;
 mod other_files;
 mod sql;
 mod stress;

@@ -2,20 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 use std::{env, fs};
 
 use clap::Args;
 use marmota_client::{ClientLanguage, DescribedTables, generate};
 use marmota_store::rights::is_internal;
 use serde_json::json;
-use ureq::tls::{RootCerts, TlsConfig};
 
+use crate::command::server_api::ServerApi;
 use crate::command::{Command, Done, JsonOutput};
-
-/// The time limit for reading the description of a server's tables.
-const TIMEOUT: Duration = Duration::from_secs(60);
-const DESCRIPTION_BYTES_MAX: u64 = 16 << 20;
 
 /// Generates a typed client of the API in TypeScript or Python
 ///
@@ -84,32 +79,11 @@ impl Client {
 
 /// Reads the description of the tables of a running server.
 fn description(url: &str, token: Option<&str>) -> Result<String, String> {
-    let failed = |error: ureq::Error| format!("{url} does not answer: {error}");
-    let address: ureq::http::Uri = url
-        .parse()
-        .map_err(|_| format!("`{url}` is not a URL such as https://shop.example.org"))?;
-    let url = url.trim_end_matches('/');
-    let target = if address.path() == "/" { format!("{url}/api") } else { url.to_owned() };
-    let tls = TlsConfig::builder().root_certs(RootCerts::PlatformVerifier).build();
-    let config = ureq::Agent::config_builder()
-        .http_status_as_error(false)
-        .timeout_global(Some(TIMEOUT))
-        .tls_config(tls)
-        .build();
-    let mut request = ureq::Agent::new_with_config(config).get(&target);
-    if let Some(token) = token {
-        request = request.header("Authorization", format!("Bearer {token}"));
-    }
-    let mut answer = request.call().map_err(failed)?;
-    let status = answer.status();
-    let body = answer.body_mut().with_config().limit(DESCRIPTION_BYTES_MAX).read_to_string();
-    let body = body.map_err(failed)?;
-    match status.as_u16() {
-        200 => Ok(body),
-        401 | 403 => Err(format!(
-            "{url} has answered {status}: give the key of a user with --token or MARMOTA_API_KEY"
-        )),
-        _ => Err(format!("{url} has answered {status}: is this the URL of the server?")),
+    let api = ServerApi::new(url, token)?;
+    let answer = api.request("GET", "", None)?;
+    match answer.status {
+        200 => Ok(answer.body),
+        _ => Err(api.refusal(&answer)),
     }
 }
 

@@ -8,8 +8,9 @@ use marmota_auth::Auth;
 use marmota_auth::Settings;
 use marmota_model::Result;
 use marmota_rest::Api;
-use marmota_store::Store;
+use marmota_store::pair::PairRole;
 use marmota_store::plan::Destructive;
+use marmota_store::{Store, StoreBuilder};
 use marmota_webhooks::{WebhookWorker, Webhooks};
 
 use super::options::Serve;
@@ -24,6 +25,8 @@ use crate::operations::Backups;
 /// An open store, the files of its rows, and its replication.
 pub(super) struct OpenDatabase {
     pub(super) store: Store,
+    /// Its URL, which changes if the server moves to another database.
+    pub(super) url: String,
     #[cfg(feature = "files")]
     files: Option<marmota_files::FileStorage>,
     #[cfg(feature = "replication")]
@@ -41,7 +44,7 @@ pub(super) struct OpenDatabase {
 
 impl OpenDatabase {
     /// Opens the database with the tables of the program, or those of its file. Steps that lose
-    /// values need a permission.
+    /// values need a permission. `role` is that in a live move.
     ///
     /// # Errors
     /// Those of the store, the folder or bucket of files, and the replication.
@@ -50,23 +53,30 @@ impl OpenDatabase {
         command: &Command,
         url: &str,
         destructive: &Destructive,
+        role: Option<PairRole>,
     ) -> Result<Self> {
         #[cfg(feature = "replication")]
         let replication = serve.replicate.prepare(url)?;
-        let builder = command.builder(url)?.allow_destructive(destructive.clone());
-        #[cfg(feature = "replication")]
-        let builder = replication.of_store(builder);
-        let builder = serve.extend(command, builder)?;
         #[cfg(feature = "files")]
         let files = serve.files.as_deref().map(marmota_files::FileStorage::open).transpose()?;
-        #[cfg(feature = "files")]
-        let builder = match &files {
-            Some(files) => files.attach(builder),
+        let builder = Self::builder(
+            serve,
+            command,
+            url,
+            #[cfg(feature = "files")]
+            files.as_ref(),
+        )?;
+        let builder = builder.allow_destructive(destructive.clone());
+        #[cfg(feature = "replication")]
+        let builder = replication.of_store(builder);
+        let builder = match role {
+            Some(role) => builder.pair_role(role),
             None => builder,
         };
         let store = builder.open()?;
         Ok(Self {
             store,
+            url: url.to_owned(),
             #[cfg(feature = "files")]
             files,
             #[cfg(feature = "replication")]
@@ -79,11 +89,58 @@ impl OpenDatabase {
         })
     }
 
+    /// Returns the builder of the store at a URL, with all tables of the program and the options.
+    fn builder(
+        serve: &Serve,
+        command: &Command,
+        url: &str,
+        #[cfg(feature = "files")] files: Option<&marmota_files::FileStorage>,
+    ) -> Result<StoreBuilder> {
+        let builder = serve.extend(command, command.builder(url)?)?;
+        #[cfg(feature = "files")]
+        let builder = match files {
+            Some(files) => files.attach(builder),
+            None => builder,
+        };
+        Ok(builder)
+    }
+
+    /// Returns the builder of another database with the same tables, which is filled by a live move.
+    ///
+    /// # Errors
+    /// Those of the URL and of the options.
+    #[cfg(feature = "app")]
+    pub(super) fn builder_of_other(
+        serve: &Serve,
+        command: &Command,
+        url: &str,
+    ) -> Result<StoreBuilder> {
+        #[cfg(feature = "files")]
+        let files = serve.files.as_deref().map(marmota_files::FileStorage::open).transpose()?;
+        Self::builder(
+            serve,
+            command,
+            url,
+            #[cfg(feature = "files")]
+            files.as_ref(),
+        )
+    }
+
     /// Returns true for a replica, which is not written to.
     #[cfg_attr(not(feature = "replication"), allow(clippy::unused_self, reason = "with it"))]
     pub(super) const fn is_replica(&self) -> bool {
         #[cfg(feature = "replication")]
         return self.replication.is_replica();
+        #[cfg(not(feature = "replication"))]
+        false
+    }
+
+    /// Returns true if the commits are copied to a target.
+    #[cfg(feature = "app")]
+    #[cfg_attr(not(feature = "replication"), allow(clippy::unused_self, reason = "with it"))]
+    pub(super) const fn is_replicated(&self) -> bool {
+        #[cfg(feature = "replication")]
+        return matches!(self.replication, Replication::Primary(_));
         #[cfg(not(feature = "replication"))]
         false
     }
@@ -134,8 +191,7 @@ impl OpenDatabase {
         parts: &RouteParts<'_>,
     ) -> std::result::Result<(), Box<dyn std::error::Error>> {
         let is_replica = self.is_replica();
-        let url = parts.command.url(&serve.database);
-        if let Some(backups) = serve.operators.backups.open(&self.store, url) {
+        if let Some(backups) = serve.operators.backups.open(&self.store, &self.url) {
             if !is_replica {
                 backups.start()?;
             }
@@ -224,17 +280,17 @@ impl OpenDatabase {
         api
     }
 
-    /// Stops what works in the background: waits for requests to receivers and mail servers.
+    /// Stops what writes in the background, but not the hooks, which handle the commits until then.
     ///
     /// # Errors
     /// Those of the workers.
-    pub(super) fn stop_background(&mut self) -> Result<()> {
+    pub(super) fn stop_workers(&mut self) -> Result<()> {
         #[cfg(feature = "mail")]
         if let Some(worker) = self.mail_worker.take() {
             worker.stop()?;
         }
-        if let Some((_, worker)) = self.webhooks.take() {
-            worker.stop()?;
+        if let Some((_, worker)) = &mut self.webhooks {
+            worker.stop_deliveries()?;
         }
         if let Some(backups) = self.backups.take() {
             backups.stop()?;
@@ -244,6 +300,18 @@ impl OpenDatabase {
             files.stop();
         }
         Ok(())
+    }
+
+    /// Stops what works in the background: waits for requests to receivers and mail servers.
+    ///
+    /// # Errors
+    /// Those of the workers.
+    pub(super) fn stop_background(&mut self) -> Result<()> {
+        self.stop_workers()?;
+        match self.webhooks.take() {
+            Some((_, worker)) => worker.stop(),
+            None => Ok(()),
+        }
     }
 
     /// Stops what works in the background, and closes the store.

@@ -11,10 +11,11 @@
 //! ```
 //!
 //! Only administrators may do this. The handlers pass each request to the main thread, which has all
-//! that a change replaces (`live.rs`), and wait for its answer. `sql_console.rs` has the route for SQL,
-//! `description.rs` the operations of both for OpenAPI documents.
+//! that a change replaces (`live.rs`), and wait for its answer. `sql_console.rs` has the route for SQL, `move_routes.rs` those for
+//! live moves, `description.rs` the operations for OpenAPI documents.
 
 pub(super) mod description;
+pub(super) mod move_routes;
 pub(super) mod sql_console;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -29,6 +30,8 @@ use marmota_rest::{ApiError, ApiResult, authenticate};
 use marmota_store::plan::{Destructive, Plan, PlanStep, StepEffect};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
+
+use self::move_routes::MoveRequest;
 
 /// The path of the file in the API.
 const PATH: &str = "/api/-/app";
@@ -47,6 +50,10 @@ pub(super) enum AppRequest {
 pub(super) enum ServeEvent {
     /// A request that concerns the application file.
     App(AppRequest),
+    /// A request that concerns a live move.
+    Move(MoveRequest),
+    /// The other database of a live move is filled, or could not be.
+    Filled(Result<()>),
     /// The server has ended.
     Ended(std::result::Result<(), ServerError>),
 }
@@ -54,6 +61,12 @@ pub(super) enum ServeEvent {
 impl From<AppRequest> for ServeEvent {
     fn from(request: AppRequest) -> Self {
         Self::App(request)
+    }
+}
+
+impl From<MoveRequest> for ServeEvent {
+    fn from(request: MoveRequest) -> Self {
+        Self::Move(request)
     }
 }
 
@@ -152,7 +165,7 @@ pub(super) fn routes(auth: &Auth, events: &Sender<ServeEvent>) -> Router {
 
 /// `GET`: returns the file as JSON.
 async fn read(auth: &Auth, events: &Sender<ServeEvent>, request: Request) -> ApiResult {
-    administrator(auth, &request).await?;
+    administrator(auth, &request, "read and change the application").await?;
     let file = pass(events, AppRequest::Read).await?;
     let response = Response::json_bytes(file.json.into_bytes());
     tagged(response, &file.tag)
@@ -160,7 +173,7 @@ async fn read(auth: &Auth, events: &Sender<ServeEvent>, request: Request) -> Api
 
 /// `PUT`: changes the file and the database.
 async fn change(auth: &Auth, events: &Sender<ServeEvent>, request: Request) -> ApiResult {
-    let caller = administrator(auth, &request).await?;
+    let caller = administrator(auth, &request, "read and change the application").await?;
     let json = std::str::from_utf8(request.body())
         .map_err(|_| ApiError::bad_request("the body is not UTF-8"))?
         .to_owned();
@@ -202,9 +215,13 @@ async fn change(auth: &Auth, events: &Sender<ServeEvent>, request: Request) -> A
 }
 
 /// Returns the caller, who has to be an administrator.
-async fn administrator(auth: &Auth, request: &Request) -> ApiResult<std::sync::Arc<Identity>> {
+async fn administrator(
+    auth: &Auth,
+    request: &Request,
+    what: &str,
+) -> ApiResult<std::sync::Arc<Identity>> {
     let Some(caller) = authenticate(auth, request).await? else {
-        let message = "only administrators may read and change the application: log in first";
+        let message = format!("only administrators may {what}: log in first");
         return Err(Error::new(ErrorKind::Unauthenticated, message).into());
     };
     match caller.is_admin() {
@@ -214,9 +231,9 @@ async fn administrator(auth: &Auth, request: &Request) -> ApiResult<std::sync::A
 }
 
 /// Passes a request to the main thread, and waits for its answer.
-async fn pass<T>(
+async fn pass<T, R: Into<ServeEvent>>(
     events: &Sender<ServeEvent>,
-    request: impl FnOnce(oneshot::Sender<Result<T>>) -> AppRequest,
+    request: impl FnOnce(oneshot::Sender<Result<T>>) -> R,
 ) -> ApiResult<T> {
     let closing = || Error::new(ErrorKind::Closed, "the server is shutting down");
     let (reply, answer) = oneshot::channel();

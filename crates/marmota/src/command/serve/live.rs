@@ -15,6 +15,10 @@
 //!
 //! If the database refuses a step, it is opened with the previous tables, and the file stays as it
 //! is. Live queries end when the store is closed; their clients connect again and continue.
+//!
+//! `moving.rs` replaces the database by another one.
+
+mod moving;
 
 use std::path::Path;
 use std::rc::Rc;
@@ -24,9 +28,11 @@ use std::time::Duration;
 use marmota_app::{AppFile, AppFormat};
 use marmota_http::{RouteChanges, RunningServer};
 use marmota_model::{Error, ErrorKind, Result, Timestamp};
+use marmota_store::pair::PairRole;
 use marmota_store::plan::Destructive;
 use marmota_store::private_file;
 
+use self::moving::LiveMove;
 use super::database::OpenDatabase;
 use super::editing::{AppChange, AppChanged, AppRequest, AppText, ServeEvent, steps_of, tag_of};
 use super::options::Serve;
@@ -35,15 +41,16 @@ use super::routes::RouteParts;
 /// The time for requests in progress to end. Those that take longer fail when the store is closed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A server whose tables can be changed.
+/// A server whose tables and database can be changed.
 pub(super) struct LiveServer<'a> {
     pub(super) serve: &'a Serve,
     pub(super) parts: &'a RouteParts<'a>,
-    /// The URL of the database.
-    pub(super) database_url: &'a str,
     pub(super) changes: RouteChanges,
     pub(super) events: Sender<ServeEvent>,
     pub(super) database: OpenDatabase,
+    /// The role of the database in a live move that this server has begun.
+    pub(super) role: Option<PairRole>,
+    pub(super) live_move: Option<LiveMove>,
     /// The latest change by the API.
     pub(super) latest: Option<LatestChange>,
 }
@@ -80,14 +87,21 @@ impl LiveServer<'_> {
                 ServeEvent::App(AppRequest::Read(reply)) => drop(reply.send(self.read())),
                 ServeEvent::App(AppRequest::Change(change, reply)) => {
                     let answer = self.change(&change);
-                    let is_open = self.database.store.is_open();
                     drop(reply.send(answer));
-                    if !is_open {
-                        shutdown.shutdown();
-                        return Err("the database cannot be opened again; see the log".into());
-                    }
                 }
+                ServeEvent::Move(request) => {
+                    let answer = self.act(&request.action);
+                    drop(request.reply.send(answer));
+                }
+                ServeEvent::Filled(filled) => self.filled(filled),
             }
+            if !self.database.store.is_open() {
+                shutdown.shutdown();
+                return Err("the database cannot be opened again; see the log".into());
+            }
+        }
+        if let Some(live_move) = self.live_move.take() {
+            live_move.stop()?;
         }
         Ok(self.database)
     }
@@ -108,6 +122,11 @@ impl LiveServer<'_> {
 
     /// Makes a change, or shows what it would do.
     fn change(&mut self, change: &AppChange) -> Result<AppChanged> {
+        if self.live_move.is_some() && !change.is_dry_run {
+            let message = "the tables cannot change during a live move: end it first \
+                           (`marmota move --live --end`)";
+            return Err(Error::new(ErrorKind::Conflict, message));
+        }
         let path = self.path()?.to_owned();
         let text = read(&path)?;
         let tag = tag_of(&text);
@@ -116,7 +135,7 @@ impl LiveServer<'_> {
         }
         let app = AppFile::parse_json(&change.json)?;
         self.parts.command.files.check(&app)?;
-        let builder = app.add_to(crate::open(self.database_url)?);
+        let builder = app.add_to(crate::open(&self.database.url)?);
         let builder = self.serve.extend(self.parts.command, builder)?;
         let plan = builder.plan_for(&self.database.store)?;
         let steps = steps_of(&plan, &change.destructive);
@@ -132,14 +151,14 @@ impl LiveServer<'_> {
             let message = "this server has a replica: change the tables at its primary";
             return Err(Error::new(ErrorKind::Unsupported, message));
         }
-        self.check_reopens()?;
+        check_reopens(&self.database.url)?;
         let new = match AppFormat::of_path(&path) {
             AppFormat::Toml => app.update_toml(&text)?,
             AppFormat::Json => app.to_json(),
         };
         // A folder that cannot be written to is found before the database is changed.
         let staged = Staged::write(&path, &new)?;
-        self.replace(app, &change.destructive)?;
+        self.replace(Some(app), &change.destructive)?;
         staged.rename(&path)?;
         let tag = tag_of(&new);
         self.latest =
@@ -148,8 +167,8 @@ impl LiveServer<'_> {
         Ok(AppChanged { steps, refusal: None, is_applied: true, tag })
     }
 
-    /// Opens the database with the tables of a file, and replaces the routes.
-    fn replace(&mut self, app: AppFile, destructive: &Destructive) -> Result<()> {
+    /// Opens the database again, with the tables of a file if there is one, and replaces the routes.
+    fn replace(&mut self, app: Option<AppFile>, destructive: &Destructive) -> Result<()> {
         let busy = |what: &str| {
             Error::new(ErrorKind::Busy, format!("{what}; nothing was changed, try again later"))
         };
@@ -173,17 +192,24 @@ impl LiveServer<'_> {
                 _ => error,
             });
         }
-        let groups = app.groups();
-        let previous = self.parts.command.files.replace_app(Some(Rc::new(app)));
-        let removed =
-            previous.iter().flat_map(|previous| previous.groups()).map(|group| group.name);
-        let removed: Vec<String> =
-            removed.filter(|name| groups.iter().all(|group| group.name != *name)).collect();
+        let files = &self.parts.command.files;
+        let mut removed = Vec::new();
+        let previous = app.map(|app| {
+            let groups = app.groups();
+            let previous = files.replace_app(Some(Rc::new(app)));
+            let before = previous.iter().flat_map(|previous| previous.groups());
+            let before = before.map(|group| group.name);
+            removed.extend(before.filter(|name| groups.iter().all(|group| group.name != *name)));
+            previous
+        });
         let opened = self.open(destructive, &removed);
         let (database, routes) = match opened {
             Ok(opened) => opened,
             Err(error) => {
-                self.parts.command.files.replace_app(previous);
+                if let Some(previous) = previous {
+                    self.parts.command.files.replace_app(previous);
+                }
+                self.role = None;
                 let (database, routes) = self.open(&Destructive::default(), &[]).inspect_err(|error| {
                     log::error!(target: "marmota", "the database cannot be opened again: {error}");
                 })?;
@@ -208,8 +234,13 @@ impl LiveServer<'_> {
         destructive: &Destructive,
         removed_groups: &[String],
     ) -> Result<(OpenDatabase, marmota_http::Router)> {
-        let mut database =
-            OpenDatabase::open(self.serve, self.parts.command, self.database_url, destructive)?;
+        let mut database = OpenDatabase::open(
+            self.serve,
+            self.parts.command,
+            &self.database.url,
+            destructive,
+            self.role,
+        )?;
         #[cfg(feature = "replication")]
         self.parts.watch.replication.set(database.replication.clone());
         let started = database.start(self.serve, self.parts).map_err(|error| of_start(&*error));
@@ -233,22 +264,6 @@ impl LiveServer<'_> {
         }
     }
 
-    /// Checks that the rows are there after the database was closed and opened again.
-    fn check_reopens(&self) -> Result<()> {
-        let is_lost = matches!(
-            self.database_url.split('?').next(),
-            Some("memory:" | "sqlite::memory:" | "sqlite:" | "memory")
-        );
-        match is_lost {
-            true => Err(Error::new(
-                ErrorKind::Unsupported,
-                "the database is in memory only, and would lose its rows: serve one in a file, \
-                 with `--db sqlite:FILE` or `--db memory:FILE`",
-            )),
-            false => Ok(()),
-        }
-    }
-
     /// Returns the error for a file that was changed after it was read.
     fn conflict(&self, by: &str, path: &Path, tag: &str) -> Error {
         let whose = match &self.latest {
@@ -262,6 +277,20 @@ impl LiveServer<'_> {
              change"
         );
         Error::new(ErrorKind::Stale, message)
+    }
+}
+
+/// Checks that the rows are there after a database was closed and opened again.
+fn check_reopens(url: &str) -> Result<()> {
+    let is_lost =
+        matches!(url.split('?').next(), Some("memory:" | "sqlite::memory:" | "sqlite:" | "memory"));
+    match is_lost {
+        true => Err(Error::new(
+            ErrorKind::Unsupported,
+            "the database is in memory only, and would lose its rows: serve one in a file, with \
+             `--db sqlite:FILE` or `--db memory:FILE`",
+        )),
+        false => Ok(()),
     }
 }
 

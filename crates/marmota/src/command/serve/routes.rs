@@ -8,14 +8,14 @@ use marmota_http::Router;
 use super::accounts::AccountOptions;
 use super::database::OpenDatabase;
 #[cfg(feature = "app")]
-use super::editing::{self, description, sql_console};
+use super::editing::{self, description, move_routes, sql_console};
 use super::layers::LayerSlot;
 use super::operators::Watch;
 use super::options::Serve;
 use crate::command::{Command, notice};
 use crate::operations::Operations;
 
-/// The channel to the main thread of a server whose tables can be changed.
+/// The channel to the main thread of a server whose tables or database can be changed.
 #[cfg(feature = "app")]
 type Events = std::sync::mpsc::Sender<editing::ServeEvent>;
 #[cfg(not(feature = "app"))]
@@ -126,7 +126,13 @@ impl Serve {
             false => document,
         };
         #[cfg(feature = "app")]
-        let document = if events.is_some() { description::add_app(document) } else { document };
+        let has_app = parts.command.files.path().is_some();
+        #[cfg(feature = "app")]
+        let document = match (events, has_app) {
+            (None, _) => document,
+            (Some(_), false) => move_routes::add_to(document),
+            (Some(_), true) => move_routes::add_to(description::add_app(document)),
+        };
         let api = database.api(self, store).auth(auth).openapi(document);
         let routes = api.router().nest("", operations.router());
         let routes = match database.webhooks() {
@@ -142,7 +148,13 @@ impl Serve {
         };
         #[cfg(feature = "app")]
         let routes = match events {
-            Some(events) => routes.nest("", editing::routes(auth, events)),
+            Some(events) => {
+                let routes = routes.nest("", move_routes::routes(auth, events));
+                match has_app {
+                    true => routes.nest("", editing::routes(auth, events)),
+                    false => routes,
+                }
+            }
             None => routes,
         };
         #[cfg(feature = "remote")]

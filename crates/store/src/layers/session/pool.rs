@@ -5,7 +5,7 @@
 //! an uncontended lock, and a store is `Send + Sync`: it works on any thread and with any executor.
 //! A transaction has a separate session.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use marmota_model::{Error, ErrorKind, Result, RowSink};
 use parking_lot::Mutex;
@@ -22,6 +22,13 @@ use crate::layers::thread_slot::{SLOTS, slot_number, thread_mark};
 /// A thread's session, opened at its first operation.
 type Slot = Mutex<Option<Box<dyn Session>>>;
 
+/// Operations are executed.
+const OPEN: u8 = 0;
+/// New operations are refused, and the engine is open.
+const SEALED: u8 = 1;
+/// The engine is closed.
+const CLOSED: u8 = 2;
+
 /// An engine with its open sessions.
 ///
 /// Sessions are kept until the store is dropped, also after it was closed: operations that wait in
@@ -29,7 +36,8 @@ type Slot = Mutex<Option<Box<dyn Session>>>;
 pub(crate) struct Sessions {
     pub(crate) engine: Box<dyn Engine>,
     slots: Box<[Slot]>,
-    closed: AtomicBool,
+    /// Whether operations are executed: one of the constants above.
+    state: AtomicU8,
     open_transactions: OpenTransactions,
     /// True if the engine records changes, with the actor of each.
     pub(super) records_changes: bool,
@@ -41,7 +49,7 @@ impl Sessions {
         Self {
             engine,
             slots: (0..SLOTS).map(|_| Mutex::new(None)).collect(),
-            closed: AtomicBool::new(false),
+            state: AtomicU8::new(OPEN),
             open_transactions: OpenTransactions::default(),
             records_changes,
         }
@@ -53,16 +61,26 @@ impl Sessions {
         std::ptr::from_ref(self) as usize
     }
 
-    /// Checks that the store was not closed.
+    /// Checks that the store executes operations.
     ///
     /// # Errors
-    /// [`ErrorKind::Closed`].
+    /// [`ErrorKind::Closed`] after it was closed, [`ErrorKind::Busy`] while it is sealed.
     #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
-        if self.closed.load(Ordering::Relaxed) {
-            return Err(Error::new(ErrorKind::Closed, "the store is closed"));
+        match self.state.load(Ordering::Relaxed) {
+            OPEN => Ok(()),
+            state => Err(not_open(state)),
         }
-        Ok(())
+    }
+
+    /// Refuses new operations; those of open transactions continue. The engine stays open.
+    pub(crate) fn seal(&self) {
+        let _ = self.state.compare_exchange(OPEN, SEALED, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
+    /// Executes operations again after [`Sessions::seal`].
+    pub(crate) fn unseal(&self) {
+        let _ = self.state.compare_exchange(SEALED, OPEN, Ordering::SeqCst, Ordering::SeqCst);
     }
 
     /// Closes the engine. A second call does nothing.
@@ -71,13 +89,14 @@ impl Sessions {
     /// That of the engine; [`ErrorKind::Busy`] while a transaction is open, and then the store
     /// stays open.
     pub(crate) fn close(&self) -> Result<()> {
-        if self.closed.swap(true, Ordering::SeqCst) {
+        let before = self.state.swap(CLOSED, Ordering::SeqCst);
+        if before == CLOSED {
             return Ok(());
         }
         let closed = self.engine.close();
         if closed.as_ref().is_err_and(|error| error.kind() == ErrorKind::Busy) {
             // A transaction is still open; the store can be closed after it has ended.
-            self.closed.store(false, Ordering::SeqCst);
+            self.state.store(before, Ordering::SeqCst);
         }
         closed
     }
@@ -221,6 +240,14 @@ impl Sessions {
             error.message()
         );
         Error::new(ErrorKind::Busy, message).with_source(error)
+    }
+}
+
+#[cold]
+fn not_open(state: u8) -> Error {
+    match state {
+        SEALED => Error::new(ErrorKind::Busy, "the store is moving to another database; try again"),
+        _ => Error::new(ErrorKind::Closed, "the store is closed"),
     }
 }
 

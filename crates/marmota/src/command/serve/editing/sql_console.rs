@@ -100,7 +100,7 @@ pub(crate) fn routes(auth: &Auth, store: &Store, may_write: bool) -> Router {
 }
 
 async fn answer(auth: &Auth, store: &Store, may_write: bool, request: Request) -> ApiResult {
-    let caller = administrator(auth, &request).await?;
+    let caller = administrator(auth, &request, "execute SQL").await?;
     let question: Question = serde_json::from_slice(request.body())
         .map_err(|error| ApiError::bad_request(format!("the body: {error}")))?;
     let Question { sql, values, limit, write } = question;
