@@ -19,6 +19,7 @@ const FILE: &str = "schedule.json";
 /// The schedule of backups. Clones share it.
 #[derive(Clone, Default)]
 pub(super) struct BackupSchedule {
+    /// That of the program or that of administrators.
     plan: Arc<Mutex<Plan>>,
     /// Makes the backups at the times of the schedule.
     worker: Arc<Mutex<Option<Worker>>>,
@@ -39,7 +40,9 @@ pub(super) struct Plan {
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 struct PlanText {
+    /// A pattern of five fields, such as `30 3 * * *`.
     schedule: Option<String>,
+    /// At least 1.
     keep: Option<usize>,
 }
 

@@ -41,6 +41,7 @@ const DOWNLOADS_MAX: usize = 2;
 const WAITING_MAX: usize = 4;
 /// The size of the pieces of a download, and how much may wait for its client, in bytes.
 const PIECE_BYTES: usize = 256 << 10;
+/// What the routes do, for the error that refuses a caller.
 const MAY: &str = "see and make backups";
 
 /// The backups of a store in a folder. Clones refer to the same folder and schedule.
@@ -58,8 +59,11 @@ pub struct Backups {
     store: Store,
     folder: PathBuf,
     schedule: BackupSchedule,
+    /// The command that restores a backup, for the page.
     restore: String,
+    /// Makes and verifies one backup at a time.
     making: Arc<ThreadPool>,
+    /// Reads the files of downloads.
     reading: Arc<ThreadPool>,
 }
 
