@@ -114,10 +114,10 @@ impl SqlExecutor<'_> {
         let own = name(table, at);
         let id = |rows: &[Option<i64>]| rows.first().copied().flatten().unwrap_or(0) as u64;
         match self.dialect().writes.key {
-            ReturnedKey::LastInsertId { .. } => {
+            ReturnedKey::LastInsertId { by_driver } => {
                 let done = self.written(&sql)?;
                 // The driver's answer has no number if the table has triggers.
-                match done.rows > 0 && done.id == 0 {
+                match done.rows > 0 && !(by_driver && done.id > 0) {
                     true => self.with_last_id(done),
                     false => Ok(done),
                 }

@@ -1,10 +1,10 @@
 //! Pairs of databases: the engine of a store is changed while the store is used.
 //!
 //! ```text
-//!  fill                     rows are copied in pieces by key; each commit of the primary since then
-//!    |                      is applied to the rows that were copied
+//!  fill                         rows are copied in pieces by key; each commit of the primary since then
+//!    |                          is applied to the rows that were copied
 //!  PairFollower::start          both stores are open; the secondary gets each commit of the primary
-//!    |  compare             all rows of both, piece by piece, each at one position
+//!    |  compare                 all rows of both, piece by piece, each at one position
 //!  PairFollower::flip           callers wait; the last commits are applied; the roles change
 //!    |
 //!  PairFollower::start          with the roles changed, so that a second flip leads back
@@ -26,6 +26,7 @@ pub(crate) mod fill;
 pub(crate) mod flip;
 pub(crate) mod follower;
 pub(crate) mod piece;
+mod writes;
 
 pub use self::compare::{Compared, RowDifference};
 pub use self::fill::{FillProgress, PairUrls, fill};

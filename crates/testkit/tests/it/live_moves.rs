@@ -187,7 +187,7 @@ fn write(
         store.insert(&Note { id: 0, text: format!("{turn}") }).run().unwrap();
         written.fetch_add(1, Ordering::Relaxed);
         drop(store);
-        // The follower applies one change after the other.
+        // The follower has to be faster, on a busy machine too.
         std::thread::sleep(Duration::from_millis(100));
     }
     kept

@@ -9,21 +9,21 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use hashbrown::HashMap;
-use marmota_model::{
-    Error, ErrorKind, NoRows, OnDelete, Result, Table, Timestamp, Value, ValueRef,
-};
+use marmota_model::{Error, ErrorKind, NoRows, OnDelete, Result, Table, Timestamp};
 
-use super::piece::{Commits, Piece, Source, is_whole, order};
-use crate::admin::transfer::{Ends, PIECE_ROWS, Row, insert, references_to_itself};
-use crate::contract::change::{Change, ChangeKind, Commit, Position};
+use super::piece::{Commits, Piece, Source, again, is_whole, order};
+use super::writes::{Repeated, has_version, replacement};
+use crate::admin::transfer::{Ends, PIECE_ROWS, insert, references_to_itself};
+use crate::contract::change::{Change, Commit, Position};
 use crate::contract::engine::{self, Engine, Session};
-use crate::contract::operation::{OnConflict, Operation};
+use crate::contract::operation::{BatchMode, Operation, Outcome, Write};
 use crate::layers::feed::pair_record::{self, Covered, PairRecord, PairRole};
 use crate::store::Store;
 
 /// The commits that are applied in one transaction, at most; a commit with many changes ends it.
 const COMMITS: usize = 200;
 const CHANGES: usize = 2_000;
+
 /// The secondary of a pair.
 pub(crate) struct Target<'e> {
     engine: &'e dyn Engine,
@@ -88,21 +88,72 @@ impl<'e> Target<'e> {
         }
     }
 
-    /// Applies commits in one transaction.
+    /// Applies commits in one transaction, as a batch. If the batch is refused, each half is applied
+    /// for itself, and in the end the changes of a commit one by one.
     ///
     /// # Errors
-    /// Those of the engine; nothing was applied then.
+    /// Those of the engine; the commits up to the position of the secondary were applied then.
     pub(crate) fn apply(&mut self, source: &mut Source, commits: &[Arc<Commit>]) -> Result<()> {
         let Some(last) = commits.last() else { return Ok(()) };
-        self.in_transaction(|target| {
-            for commit in commits {
-                target
-                    .apply_one(source, commit)
-                    .map_err(|error| error.at(format_args!("commit {}", commit.position.number)))?;
-            }
+        let (writes, versions) = self.writes(source, commits)?;
+        let applied = self.in_transaction(|target| {
             target.record.position = last.position;
-            Ok(())
+            target.apply_batch(&writes, &versions)
+        });
+        match applied {
+            Err(error) if may_succeed_alone(&error) && commits.len() > 1 => {
+                let (first, second) = commits.split_at(commits.len() / 2);
+                self.apply(source, first)?;
+                return self.apply(source, second);
+            }
+            Err(error) if may_succeed_alone(&error) => {}
+            applied => return applied,
+        }
+        self.in_transaction(|target| {
+            target.record.position = last.position;
+            let number = last.position.number;
+            let applied = target.apply_one(source, last);
+            applied.map_err(|error| error.at(format_args!("commit {number}")))
         })
+    }
+
+    /// Returns the writes that repeat commits, and the versions that the rows have to get.
+    fn writes(
+        &self,
+        source: &mut Source,
+        commits: &[Arc<Commit>],
+    ) -> Result<(Vec<Write>, Vec<Option<i64>>)> {
+        let (mut writes, mut versions) = (Vec::new(), Vec::new());
+        for change in commits.iter().flat_map(|commit| &commit.changes) {
+            if let Some(table) = self.covered(change)? {
+                let Repeated { write, version } = Repeated::of(source, &table, change)?;
+                writes.push(write);
+                versions.push(version);
+            }
+        }
+        Ok((writes, versions))
+    }
+
+    /// Executes writes as one batch, which engines send to a server at once.
+    ///
+    /// # Errors
+    /// Those of the engine, and [`ErrorKind::Conflict`] if a row does not get its version.
+    fn apply_batch(&mut self, writes: &[Write], versions: &[Option<i64>]) -> Result<()> {
+        if writes.is_empty() {
+            return Ok(());
+        }
+        let mut results = Vec::with_capacity(writes.len());
+        let mode = BatchMode::AllOrNothing;
+        let mut batch =
+            Operation::Batch { writes, links: &[], once: None, mode, results: &mut results };
+        engine::run(&mut *self.session, &mut batch, &mut NoRows)?;
+        let has_version = |(version, result): (&Option<i64>, &Result<Outcome>)| {
+            result.as_ref().is_ok_and(|outcome| has_version(*version, outcome))
+        };
+        match versions.iter().zip(&results).all(has_version) {
+            true => Ok(()),
+            false => Err(Error::new(ErrorKind::Conflict, "a row got another version")),
+        }
     }
 
     /// Writes a piece, which is at the position of the secondary.
@@ -142,13 +193,18 @@ impl<'e> Target<'e> {
                     insert(&mut *target.session, &table, rows)?;
                 }
             }
-            target.record.covered = covered;
+            target.record.covered = covered.clone();
             Ok(())
         })
     }
 
-    /// Calls `write` in a transaction that also writes the record.
-    fn in_transaction(&mut self, write: impl FnOnce(&mut Self) -> Result<()>) -> Result<()> {
+    /// Calls `write` in a transaction that also writes the record, and again if its locks conflict
+    /// with those of the database's own work.
+    fn in_transaction(&mut self, mut write: impl FnMut(&mut Self) -> Result<()>) -> Result<()> {
+        again(|| self.in_one_transaction(&mut write))
+    }
+
+    fn in_one_transaction(&mut self, write: &mut dyn FnMut(&mut Self) -> Result<()>) -> Result<()> {
         let before = self.record.clone();
         engine::run(&mut *self.session, &mut Operation::Begin, &mut NoRows)?;
         let done = write(self).and_then(|()| {
@@ -213,102 +269,49 @@ impl<'e> Target<'e> {
     }
 
     /// Applies a change. Returns false if it is to be tried again after others.
-    fn try_change(&mut self, source: &mut Source, table: &Table, change: &Change) -> Result<bool> {
+    fn try_change(
+        &mut self,
+        source: &mut Source,
+        table: &Arc<Table>,
+        change: &Change,
+    ) -> Result<bool> {
         match self.change(source, table, change) {
             Ok(()) => Ok(true),
-            Err(error) => match error.kind() {
-                ErrorKind::Conflict | ErrorKind::Invalid | ErrorKind::NotFound => Ok(false),
-                _ => Err(error),
-            },
+            Err(error) if may_succeed_alone(&error) => Ok(false),
+            Err(error) => Err(error),
         }
     }
 
-    fn change(&mut self, source: &mut Source, table: &Table, change: &Change) -> Result<()> {
-        let key = change.key().clone();
-        let done = match (change.kind, &change.after) {
-            (ChangeKind::Delete, _) | (_, None) => {
-                let mut delete = Operation::Delete { table, key: key.as_ref(), version: None };
-                match engine::run(&mut *self.session, &mut delete, &mut NoRows) {
-                    // The database has deleted it together with another row.
-                    Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-                    done => done.map(drop),
-                }
-            }
-            (ChangeKind::Insert, Some(after)) => {
-                let mut row = after.clone();
-                source.read_absent(&change.table, &mut row)?;
-                let values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
-                let mut insert = Operation::insert(table, &values);
-                engine::run(&mut *self.session, &mut insert, &mut NoRows).map(drop)
-            }
-            (ChangeKind::Update, Some(after)) => self.update(source, table, change, after),
-        };
+    fn change(&mut self, source: &mut Source, table: &Arc<Table>, change: &Change) -> Result<()> {
+        let done = self.repeat(source, table, change);
         done.map_err(|error| {
-            error.at(format_args!("{} of `{}` {key:?}", change.kind.name(), table.name()))
+            let (kind, key) = (change.kind.name(), change.key());
+            error.at(format_args!("{kind} of `{}` {key:?}", table.name()))
         })
     }
 
-    fn update(
-        &mut self,
-        source: &mut Source,
-        table: &Table,
-        change: &Change,
-        after: &Row,
-    ) -> Result<()> {
-        let key = after[table.key()].clone();
-        let mut row = vec![Value::Absent; after.len()];
-        for place in change.changed.iter() {
-            row[place] = after[place].clone();
-        }
-        // Only the blobs that have changed are read.
-        let mut blobs = after.clone();
-        for (place, value) in blobs.iter_mut().enumerate() {
-            if *value == Value::Absent && !change.changed.contains(place) {
-                *value = Value::Null;
+    fn repeat(&mut self, source: &mut Source, table: &Arc<Table>, change: &Change) -> Result<()> {
+        let repeated = Repeated::of(source, table, change)?;
+        let outcome = self.run(&repeated.write)?;
+        match &change.after {
+            Some(after) if !has_version(repeated.version, &outcome) => {
+                let is_acted_on = self.acted_on.iter().any(|name| name == table.name());
+                let write = replacement(source, table, &change.table, after, is_acted_on)?;
+                self.run(&write).map(drop)
             }
+            _ => Ok(()),
         }
-        source.read_absent(&change.table, &mut blobs)?;
-        for place in change.changed.iter().filter(|&place| after[place] == Value::Absent) {
-            row[place] = blobs[place].clone();
-        }
-        row[table.key()] = Value::Absent;
-        if let Some(version) = table.version() {
-            row[version] = Value::Absent;
-        }
-        let values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
-        let mut update =
-            Operation::Update { table, key: key.as_ref(), row: &values, version: None };
-        let outcome = engine::run(&mut *self.session, &mut update, &mut NoRows)?;
-        let Some(version) = table.version() else { return Ok(()) };
-        if outcome.version.is_none_or(|has| Value::Int(has) == after[version]) {
-            return Ok(());
-        }
-        self.replace(source, table, change, after)
     }
 
-    /// Writes a row whose version an update does not give: raw SQL does not count versions.
-    fn replace(
-        &mut self,
-        source: &mut Source,
-        table: &Table,
-        change: &Change,
-        after: &Row,
-    ) -> Result<()> {
-        if self.acted_on.iter().any(|name| name == table.name()) {
-            let message = format!(
-                "a row of `{}` got a version that no update gives, and other rows are deleted or \
-                 changed with it: raw SQL has to add one to the version of a row that it updates",
-                table.name()
-            );
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
-        let mut row = after.clone();
-        source.read_absent(&change.table, &mut row)?;
-        let values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
-        let on_conflict = OnConflict::Replace;
-        let mut insert = Operation::Insert { table, row: &values, on_conflict };
-        engine::run(&mut *self.session, &mut insert, &mut NoRows).map(drop)
+    fn run(&mut self, write: &Write) -> Result<Outcome> {
+        let session = &mut *self.session;
+        write.with_operation(|operation| engine::run(session, operation, &mut NoRows))
     }
+}
+
+/// Returns whether a write may succeed after others of its commit, or by a replacement.
+fn may_succeed_alone(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Invalid | ErrorKind::NotFound)
 }
 
 /// Returns the secondary of a pair that is filled.

@@ -25,6 +25,7 @@ use crate::contract::operation::Operation;
 use crate::layers::feed::ChangeFeed;
 use crate::layers::feed::commit_rows::{commits_between, integer};
 use crate::layers::feed::schema::commit;
+use crate::runtime::backoff::Backoff;
 use crate::runtime::block_on::block_on;
 use crate::store::Store;
 use crate::verbs::changes::{ChangeStream, FeedEvent};
@@ -36,6 +37,8 @@ const POLL: Duration = Duration::from_millis(20);
 const PATIENCE_MAX: Duration = Duration::from_secs(5);
 /// The time for a visible commit to be published.
 const PUBLISH_MAX: Duration = Duration::from_secs(30);
+/// The time for repeating what fails because of the locks of others.
+const CONFLICTS_MAX: Duration = Duration::from_secs(10);
 
 /// The primary of a pair, as it is read.
 pub(crate) struct Source {
@@ -88,13 +91,10 @@ impl Source {
     /// # Errors
     /// Those of the engine.
     pub(crate) fn piece(&mut self, table: &Table, after: Option<&Value>) -> Result<Piece> {
-        let (rows, number, missing) = match self.feed.hub.is_shared() {
-            true => self.read_shared(table, after)?,
-            false => {
-                let (rows, number) = self.read_exact(table, after)?;
-                (rows, number, Vec::new())
-            }
-        };
+        let (rows, number, missing) = again(|| match self.feed.hub.is_shared() {
+            true => self.read_shared(table, after),
+            false => self.read_exact(table, after).map(|(rows, number)| (rows, number, Vec::new())),
+        })?;
         let key = table.key();
         let is_end = rows.is_empty() || is_whole(table);
         let to = (!is_end).then(|| rows[rows.len() - 1][key].clone());
@@ -342,4 +342,21 @@ fn visible_after(session: &mut dyn Session, feed: &ChangeFeed, number: u64) -> R
         ControlFlow::Continue(())
     })?;
     Ok(visible)
+}
+
+/// Repeats what fails because its locks conflict with those of callers, for some seconds.
+///
+/// # Errors
+/// Those of `run`.
+pub(crate) fn again<T>(mut run: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut backoff = Backoff::new(Duration::from_millis(2), Duration::from_millis(100));
+    let until = Instant::now() + CONFLICTS_MAX;
+    loop {
+        match run() {
+            Err(error) if error.is_retryable() && Instant::now() < until => {
+                std::thread::sleep(backoff.pause());
+            }
+            done => return done,
+        }
+    }
 }
