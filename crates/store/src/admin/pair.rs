@@ -26,7 +26,7 @@ pub(crate) mod fill;
 pub(crate) mod flip;
 pub(crate) mod follower;
 pub(crate) mod piece;
-mod writes;
+pub(crate) mod writes;
 
 pub use self::compare::{Compared, RowDifference};
 pub use self::fill::{FillProgress, PairUrls, fill};
