@@ -299,13 +299,16 @@ impl ThreadLocals {
         Request(Rc::new(exchange))
     }
 
-    /// Keeps a request handle for another connection, unless a handler still has it or its buffer
-    /// is large.
+    /// Keeps a request handle for another connection, unless a handler still has it, its buffer is
+    /// large, or the routes were replaced: its paths would lead to other endpoints.
     #[inline]
     pub(crate) fn give_exchange(&mut self, request: Request) {
         let mut exchange = request.0;
         let Some(inner) = Rc::get_mut(&mut exchange) else { return };
-        if self.exchanges.len() < RESERVE_MAX && inner.buffer.capacity() <= RESERVE_BYTES_MAX {
+        if self.exchanges.len() < RESERVE_MAX
+            && inner.buffer.capacity() <= RESERVE_BYTES_MAX
+            && Arc::ptr_eq(&inner.context, &self.context)
+        {
             inner.buffer.clear();
             inner.consumed = 0;
             inner.secured = None;

@@ -174,6 +174,37 @@ fn replaced_routes_and_the_requests_that_replaced_them_are_freed() {
 }
 
 #[test]
+fn a_request_that_outlives_its_routes_leaves_nothing_for_later_connections() {
+    let changes = RouteChanges::new();
+    let replace = {
+        let changes = changes.clone();
+        move |_: Request| {
+            let changes = changes.clone();
+            async move {
+                let replaced = tokio::task::spawn_blocking(move || {
+                    // The path that is found first by the previous routes is the second one here.
+                    let routes = Router::new().get("/other", |_| async { "other" });
+                    let routes = routes.get("/", |_| async { "new" });
+                    changes.pause(PATIENCE).unwrap().resume_with(routes)
+                });
+                replaced.await.unwrap().unwrap();
+                "replaced"
+            }
+        }
+    };
+    let router =
+        numbered(0).on(Method::Put, "/routes", Endpoint::future(replace).outlives_routes());
+    let server = bind().listeners(1).route_changes(&changes).start(router).unwrap();
+    let mut client = Client::new(server.local_addr());
+    let put = "PUT /routes HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}";
+    assert_eq!(client.send(put).answer().unwrap().text(), "replaced");
+    for _ in 0..3 {
+        let mut later = Client::new(server.local_addr());
+        assert_eq!(later.send(GET).answer().unwrap().text(), "new");
+    }
+}
+
+#[test]
 fn events_continue_and_faulty_routes_change_nothing() {
     let changes = RouteChanges::new();
     let events = |_: Request| async {

@@ -4,9 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
 use hashbrown::HashMap;
-use marmota_model::{
-    Error, ErrorKind, FieldSet, NoRows, Result, RowQuery, SortKey, Table, Uuid, Value, ValueRef,
-};
+use marmota_model::{Error, ErrorKind, NoRows, Result, RowQuery, Table, Uuid, Value, ValueRef};
 
 use super::shared_commits;
 use crate::contract::change::recorder::CommitReceiver as _;
@@ -14,7 +12,7 @@ use crate::contract::change::{ChangeRecorder, RecordedTable};
 use crate::contract::engine::{self, Engine};
 use crate::contract::operation::{Keys, OnConflict, Operation};
 use crate::layers::feed::ChangeFeed;
-use crate::layers::feed::commit_rows::integer;
+use crate::layers::feed::commit_rows::{self, integer};
 use crate::layers::feed::hub::ChangeHub;
 use crate::layers::feed::schema::{self, commit, identity};
 use crate::layers::feed::shapes::{Shape, Shapes, fields_of};
@@ -181,12 +179,7 @@ fn record_tables(
 /// Returns the number of the last commit, or 0.
 fn last_commit(store: &Store, table: &Table) -> Result<u64> {
     let mut last = 0;
-    let query = RowQuery {
-        order: vec![SortKey { field: commit::NUMBER, descending: true }],
-        fields: Some(FieldSet::EMPTY.with(commit::NUMBER)),
-        limit: Some(1),
-        ..RowQuery::new()
-    };
+    let query = commit_rows::last_commit();
     store.run(&mut Operation::List { table, query: &query }, &mut |row: &[ValueRef<'_>]| {
         last = integer(row[commit::NUMBER]);
         ControlFlow::Break(())

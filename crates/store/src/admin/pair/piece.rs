@@ -14,16 +14,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use marmota_model::{
-    Error, ErrorKind, FieldSet, Kind, NoRows, Result, RowQuery, SortKey, Table, Value, ValueRef,
-};
+use marmota_model::{Error, ErrorKind, FieldSet, Kind, NoRows, Result, Table, Value, ValueRef};
 
 use crate::admin::transfer::{HELD_ROWS_MAX, Row, circle, piece, references_to_itself};
 use crate::contract::change::{Commit, Position};
 use crate::contract::engine::{self, Session};
 use crate::contract::operation::Operation;
 use crate::layers::feed::ChangeFeed;
-use crate::layers::feed::commit_rows::{commits_between, integer};
+use crate::layers::feed::commit_rows::{self, commits_between, integer};
 use crate::layers::feed::schema::commit;
 use crate::runtime::backoff::Backoff;
 use crate::runtime::block_on::block_on;
@@ -38,7 +36,7 @@ const PATIENCE_MAX: Duration = Duration::from_secs(5);
 /// The time for a visible commit to be published.
 const PUBLISH_MAX: Duration = Duration::from_secs(30);
 /// The time for repeating what fails because of the locks of others.
-const CONFLICTS_MAX: Duration = Duration::from_secs(10);
+const CONFLICTS_MAX: Duration = Duration::from_secs(3);
 
 /// The primary of a pair, as it is read.
 pub(crate) struct Source {
@@ -317,12 +315,7 @@ fn in_transaction<T>(
 /// Returns the number of the last visible commit.
 pub(crate) fn last_commit(session: &mut dyn Session, feed: &ChangeFeed) -> Result<u64> {
     let mut last = 0;
-    let query = RowQuery {
-        order: vec![SortKey { field: commit::NUMBER, descending: true }],
-        fields: Some(FieldSet::EMPTY.with(commit::NUMBER)),
-        limit: Some(1),
-        ..RowQuery::new()
-    };
+    let query = commit_rows::last_commit();
     let mut list = Operation::List { table: &feed.commits, query: &query };
     engine::run(session, &mut list, &mut |row: &[ValueRef<'_>]| {
         last = integer(row[commit::NUMBER]);

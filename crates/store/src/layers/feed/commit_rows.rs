@@ -25,6 +25,16 @@ pub(crate) fn commits_between(after: u64, to: u64, fields: FieldSet, limit: u64)
     }
 }
 
+/// Makes the query for the number of the last commit.
+pub(crate) fn last_commit() -> RowQuery {
+    RowQuery {
+        order: vec![SortKey { field: commit::NUMBER, descending: true }],
+        fields: Some(FieldSet::EMPTY.with(commit::NUMBER)),
+        limit: Some(1),
+        ..RowQuery::new()
+    }
+}
+
 /// Returns an integer of an internal table as an unsigned number.
 pub(crate) fn integer(value: ValueRef<'_>) -> u64 {
     match value {

@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use marmota_model::{FieldSet, NoRows, Result, RowQuery, RowSink, SortKey, ValueRef};
+use marmota_model::{FieldSet, NoRows, Result, RowQuery, RowSink, ValueRef};
 
 use super::definition::LiveDefinition;
 use super::update::LiveRow;
@@ -18,7 +18,7 @@ use super::window::{ChangedRow, LiveWindow, WindowEffect};
 use crate::contract::change::{Change, Position};
 use crate::contract::operation::{Operation, Outcome};
 use crate::layers::feed::ChangeFeed;
-use crate::layers::feed::commit_rows::{commits_between, integer};
+use crate::layers::feed::commit_rows::{self, commits_between, integer};
 use crate::layers::feed::schema::commit;
 use crate::store::Store;
 use crate::verbs::action::Verb;
@@ -222,12 +222,7 @@ impl Verb for LastCommit<'_> {
         _: &Store,
         call: &mut dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<()>,
     ) -> Result<()> {
-        let query = RowQuery {
-            order: vec![SortKey { field: commit::NUMBER, descending: true }],
-            fields: Some(FieldSet::EMPTY.with(commit::NUMBER)),
-            limit: Some(1),
-            ..RowQuery::new()
-        };
+        let query = commit_rows::last_commit();
         let Self { feed, number } = self;
         let table = &*feed.commits;
         call(&mut Operation::List { table, query: &query }, &mut |row: &[ValueRef<'_>]| {
