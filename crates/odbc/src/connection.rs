@@ -39,6 +39,11 @@ const ATTRIBUTES: [(&str, &str, &str); 3] = [
     ("PostgreSQL", "Protocol", "7.4-2"),
 ];
 
+/// A statement that a transaction begins with if a savepoint would be the first one. PostgreSQL's
+/// driver does not guard the statement after such a savepoint: if that statement fails, the driver
+/// rolls back the transaction with its savepoints, and begins another.
+const FIRST_STATEMENTS: [(&str, &str); 1] = [("PostgreSQL", "SELECT 1")];
+
 /// A connection to a database.
 pub(crate) struct OdbcConnection {
     conn: Handle,
@@ -47,6 +52,8 @@ pub(crate) struct OdbcConnection {
     is_broken: bool,
     /// The isolation that is set.
     isolation: Option<Transacting>,
+    /// True from the begin of a transaction to its first statement.
+    has_begun: bool,
 }
 
 impl OdbcConnection {
@@ -63,8 +70,14 @@ impl OdbcConnection {
         let name = name.map_err(|error| fault::of_connect(&error))?;
         let found = DIALECTS.iter().find(|(begin, _)| name.starts_with(begin));
         let Some(&(_, dialect)) = found else { return Err(unknown(&name)) };
-        let mut connection =
-            Self { conn: Handle::new(conn), dialect, id: None, is_broken: false, isolation: None };
+        let mut connection = Self {
+            conn: Handle::new(conn),
+            dialect,
+            id: None,
+            is_broken: false,
+            isolation: None,
+            has_begun: false,
+        };
         connection.prepare(options.lock_timeout)?;
         Ok(connection)
     }
@@ -135,10 +148,12 @@ impl SqlConnection for OdbcConnection {
     fn begin(&mut self, how: Transacting) -> Result<(), SqlFailure> {
         self.isolate(how)?;
         let done = self.conn.set_autocommit(false);
+        self.has_begun = true;
         self.note(done)
     }
 
     fn end(&mut self, commits: bool) -> Result<(), SqlFailure> {
+        self.has_begun = false;
         let done = if commits { self.conn.commit() } else { self.conn.rollback() };
         let done = self.note(done);
         if done.is_err() && commits {
@@ -153,6 +168,12 @@ impl SqlConnection for OdbcConnection {
     }
 
     fn execute(&mut self, sql: &str) -> Result<(), SqlFailure> {
+        if std::mem::take(&mut self.has_begun)
+            && let Some((_, first)) = FIRST_STATEMENTS.iter().find(|it| it.0 == self.dialect.name)
+        {
+            let done = self.conn.execute(first, (), None).map(drop);
+            self.note(done)?;
+        }
         let done = self.conn.execute(sql, (), None).map(drop);
         self.note(done)
     }
@@ -164,6 +185,7 @@ impl SqlConnection for OdbcConnection {
         read: ReadAs<'_>,
         take: &mut dyn FnMut(Vec<Option<Value>>) -> bool,
     ) -> Result<WriteCount, SqlFailure> {
+        self.has_begun = false;
         let parameters: Vec<Box<dyn InputParameter>> =
             parameters.iter().map(|value| parameter(value, self.dialect)).collect();
         let done = (|| {

@@ -41,6 +41,7 @@ promises!(transactions: ; by transactions:
 );
 promises!(batches:
     each_write_stands_for_itself,
+    each_write_stands_for_itself_after_a_refusal,
 ; by transactions:
     a_batch_writes_all,
     a_batch_takes_values,

@@ -254,6 +254,26 @@ pub fn each_write_stands_for_itself(subject: &Subject) {
     assert_eq!(stand.count::<City>().run().unwrap(), 0);
 }
 
+/// A refused write leaves nothing that changes the results of later batches: a driver may take the
+/// first savepoint of a transaction for part of the one before.
+pub fn each_write_stands_for_itself_after_a_refusal(subject: &Subject) {
+    let mut stand = Stand::open(subject, models::all);
+    for number in 1..=3 {
+        let mut batch = stand.store().batch();
+        batch.insert(&City::new("nowhere", "zz"));
+        refused(batch.all_or_nothing().run(), ErrorKind::Invalid);
+        let mut batch = stand.store().batch();
+        batch.insert(&City::new("nowhere", "zz")).insert(&Note::new("kept", number));
+        let results = batch.continue_on_error().run().unwrap();
+        let kinds: Vec<_> =
+            results.iter().map(|result| result.as_ref().err().map(|it| it.kind())).collect();
+        assert_eq!(kinds, [Some(ErrorKind::Invalid), None]);
+    }
+    stand.settle();
+    assert_eq!(stand.count::<Note>().run().unwrap(), 3);
+    assert_eq!(stand.count::<City>().run().unwrap(), 0);
+}
+
 /// A row that violates a rule is refused before any write of the batch is executed.
 pub fn a_bad_row_stops_the_batch(subject: &Subject) {
     let stand = Stand::open(subject, models::all);
@@ -347,6 +367,7 @@ pub fn a_batch_in_a_transaction_is_its_own(subject: &Subject) {
 
 register!($ batches_promises batches:
     each_write_stands_for_itself,
+    each_write_stands_for_itself_after_a_refusal,
 ; by transactions:
     a_batch_writes_all,
     a_batch_takes_values,
