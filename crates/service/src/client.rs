@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures_lite::stream::StreamExt as _;
 use marmota_model::{Error, ErrorKind, Result};
+use serde_json::value::RawValue;
 
 use crate::contract::Contract;
 use crate::failure::Failure;
@@ -136,6 +137,31 @@ impl Client {
     pub const fn item_bytes_max(mut self, bytes: usize) -> Self {
         self.item_bytes_max = bytes;
         self
+    }
+
+    /// Calls a method by its name (`calculator.add`, or that of a `#[method]`) without a stub.
+    /// `arguments` is a JSON object by name, or an array. Returns the result as JSON. No contract is
+    /// compared: the service checks the arguments.
+    ///
+    /// # Errors
+    /// Errors of the method and of the transport; [`ErrorKind::Invalid`] if `arguments` is not JSON;
+    /// [`ErrorKind::Unsupported`] if the result is a stream.
+    pub async fn call_json(&self, method: &str, arguments: &str) -> Result<String> {
+        serde_json::from_str::<&RawValue>(arguments).map_err(|error| {
+            let message = format!("the arguments of {method} are not JSON: {error}");
+            Error::new(ErrorKind::Invalid, message)
+        })?;
+        let arguments = (arguments.as_bytes().to_vec(), Vec::new());
+        match self.call(method, arguments, (None, None), false).await? {
+            Reply::Value(json) => String::from_utf8(json).map_err(|error| {
+                let message = format!("the answer of {method} is not UTF-8");
+                Error::new(ErrorKind::Protocol, message).with_source(error)
+            }),
+            Reply::Stream(_) => {
+                let message = format!("the result of {method} is a stream: use a stub");
+                Err(Error::new(ErrorKind::Unsupported, message))
+            }
+        }
     }
 
     /// Returns the limits and error kind for a method's result.

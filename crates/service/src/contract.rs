@@ -1,6 +1,11 @@
 //! Contracts: the parts of a service that both sides must agree on.
 
-use serde::Serialize;
+use std::collections::BTreeMap;
+
+use marmota_model::text::excerpt;
+use marmota_model::{Error, ErrorKind, Result};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 use crate::transfer::TransferForm;
 
@@ -99,7 +104,68 @@ impl MethodContract {
     }
 }
 
+/// The most methods of a service, and the most parameters of a method, that are known at run time.
+const NAMES_MAX: usize = 256;
+/// The longest name, as for services in Rust.
+const NAME_BYTES_MAX: usize = 63;
+
+/// The contracts that were known at run time, by their JSON.
+static KNOWN: Mutex<BTreeMap<String, &'static Contract>> = Mutex::new(BTreeMap::new());
+
+/// A contract as JSON.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ContractJson {
+    name: String,
+    methods: Vec<MethodJson>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MethodJson {
+    name: String,
+    #[serde(default)]
+    parameters: Vec<ParameterJson>,
+    #[serde(default = "no_result")]
+    result: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ParameterJson {
+    name: String,
+    #[serde(rename = "type")]
+    type_name: String,
+}
+
+fn no_result() -> String {
+    "()".to_owned()
+}
+
 impl Contract {
+    /// Returns a contract that is known at run time, for [`crate::Hosted::json`], from JSON of the
+    /// form that `GET /api/{service}` answers with. Types are written as in Rust (`i64`, `String`,
+    /// `Option<bool>`, `Vec<f64>`); a client in Rust compares them with those of its trait.
+    /// `parameters` is empty and `result` is `()` if they are missing. Streams are not possible.
+    ///
+    /// The contract stays in memory until the program ends; equal ones are kept once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if the text is not such JSON, a name is not made of ASCII letters,
+    /// digits and `_`, or is used twice; the message names it.
+    pub fn from_json(json: &str) -> Result<&'static Self> {
+        let read: ContractJson = serde_json::from_str(json)
+            .map_err(|error| invalid(format!("the contract is not valid: {error}")))?;
+        check_names("service", std::iter::once(&read.name))?;
+        check_names("method", read.methods.iter().map(|method| &method.name))?;
+        for method in &read.methods {
+            check_names("parameter", method.parameters.iter().map(|one| &one.name))?;
+        }
+        // Strings: serializing cannot fail.
+        let text = serde_json::to_string(&read).unwrap_or_default();
+        Ok(KNOWN.lock().entry(text).or_insert_with(|| read.leak()))
+    }
+
     /// Returns a hash of all methods and their order.
     #[must_use]
     pub fn hash(&self) -> u64 {
@@ -112,6 +178,65 @@ impl Contract {
     pub(crate) fn find(&self, method: &str) -> Option<usize> {
         self.methods.iter().position(|one| one.name == method)
     }
+}
+
+impl ContractJson {
+    fn leak(self) -> &'static Contract {
+        let methods: Vec<_> = self.methods.into_iter().map(MethodJson::leak).collect();
+        Box::leak(Box::new(Contract { name: self.name.leak(), methods: methods.leak() }))
+    }
+}
+
+impl MethodJson {
+    fn leak(self) -> MethodContract {
+        let parameters: Vec<_> = self.parameters.into_iter().map(ParameterJson::leak).collect();
+        MethodContract {
+            name: self.name.leak(),
+            parameters: parameters.leak(),
+            result: self.result.leak(),
+            result_form: TransferForm::Value,
+        }
+    }
+}
+
+impl ParameterJson {
+    fn leak(self) -> Parameter {
+        Parameter {
+            name: self.name.leak(),
+            type_name: self.type_name.leak(),
+            form: TransferForm::Value,
+        }
+    }
+}
+
+/// Checks the names of a service, its methods or the parameters of a method.
+fn check_names<'a>(what: &str, names: impl Iterator<Item = &'a String>) -> Result<()> {
+    let mut found: Vec<&str> = Vec::new();
+    for name in names {
+        let is_valid = name.len() <= NAME_BYTES_MAX
+            && name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+        if !is_valid {
+            return Err(invalid(format!(
+                "the name of the {what} `{}` is not valid: use up to 63 ASCII letters, digits \
+                 and `_`",
+                excerpt(name)
+            )));
+        }
+        if found.contains(&name.as_str()) {
+            return Err(invalid(format!("there are two {what}s `{name}`: rename one of them")));
+        }
+        if found.len() == NAMES_MAX {
+            return Err(invalid(format!("there are more than {NAMES_MAX} {what}s")));
+        }
+        found.push(name);
+    }
+    Ok(())
+}
+
+#[cold]
+fn invalid(message: String) -> Error {
+    Error::new(ErrorKind::Invalid, message)
 }
 
 /// FNV-1a: the same in every build and on every machine.

@@ -17,6 +17,7 @@ use crate::transfer::Answer;
 mod counting;
 mod execution;
 mod instances;
+mod json_methods;
 
 use counting::counters;
 pub(crate) use counting::{Counting, name_of};

@@ -5,6 +5,7 @@
 mod authority;
 mod calling;
 mod contracts;
+mod json_services;
 mod lifetimes;
 mod mocks;
 mod open_api;
