@@ -10,7 +10,8 @@ unit Marmota;
 interface
 
 uses
-  {$ifdef UNIX}cwstring, {$endif}SysUtils, Classes, Math, MarmotaApi, MarmotaModels, MarmotaStores, MarmotaHttp;
+  {$ifdef UNIX}cwstring, {$endif}SysUtils, Classes, Math, MarmotaApi, MarmotaModels, MarmotaStores, MarmotaHttp{$ifdef FPC},
+  MarmotaServices{$endif};
 
 const
   AS_UNIQUE = MarmotaModels.AS_UNIQUE;
@@ -20,6 +21,7 @@ const
 
 type
   RawUtf8 = MarmotaModels.RawUtf8;
+  RawJson = MarmotaModels.RawJson;
   TInt64s = MarmotaModels.TInt64s;
   EMarmota = MarmotaModels.EMarmota;
   EMarmotaHttp = MarmotaHttp.EMarmotaHttp;
@@ -30,6 +32,10 @@ type
   TMarmotaContext = MarmotaHttp.TMarmotaContext;
   TMarmotaHandler = MarmotaHttp.TMarmotaHandler;
   TMarmotaServer = MarmotaHttp.TMarmotaServer;
+  TMarmotaTemplate = MarmotaHttp.TMarmotaTemplate;
+  {$ifdef FPC}
+  TMarmotaClient = MarmotaServices.TMarmotaClient;
+  {$endif}
 
 /// Returns a filter whose ? are replaced by arguments, texts in quotes.
 function MarmotaFilter(const Format: RawUtf8; const Args: array of const): RawUtf8;

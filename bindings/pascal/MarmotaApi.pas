@@ -49,6 +49,8 @@ type
   PMarmotaValue = ^TMarmotaValue;
   TMarmotaValues = array of TMarmotaValue;
 
+  TMarmotaServiceHandler = function(call: TMarmotaHandle; method, arguments: PAnsiChar;
+    context: Pointer): Integer; cdecl;
   TMarmotaRequestHandler = function(request: TMarmotaHandle; context: Pointer): Integer; cdecl;
 
 function marmota_error_message: PAnsiChar; cdecl; external MARMOTA_LIB;
@@ -131,6 +133,8 @@ function marmota_server_store(server, store: TMarmotaHandle; path: PAnsiChar): I
   external MARMOTA_LIB;
 function marmota_server_route(server: TMarmotaHandle; method, pattern: PAnsiChar;
   handler: TMarmotaRequestHandler; context: Pointer): Integer; cdecl; external MARMOTA_LIB;
+function marmota_server_service(server: TMarmotaHandle; contract: PAnsiChar;
+  handler: TMarmotaServiceHandler; context: Pointer): Integer; cdecl; external MARMOTA_LIB;
 function marmota_server_start(server: TMarmotaHandle): Integer; cdecl; external MARMOTA_LIB;
 function marmota_server_port(server: TMarmotaHandle; out port: Word): Integer; cdecl;
   external MARMOTA_LIB;
@@ -154,6 +158,22 @@ function marmota_response_body(request: TMarmotaHandle; contentType, bytes: PAns
   length: NativeUInt): Integer; cdecl; external MARMOTA_LIB;
 function marmota_response_problem(request: TMarmotaHandle; status: Word;
   detail: PAnsiChar): Integer; cdecl; external MARMOTA_LIB;
+
+function marmota_call_answer(call: TMarmotaHandle; json: PAnsiChar): Integer; cdecl;
+  external MARMOTA_LIB;
+function marmota_call_refuse(call: TMarmotaHandle; code: Integer; message: PAnsiChar): Integer;
+  cdecl; external MARMOTA_LIB;
+function marmota_client_connect(url, token: PAnsiChar; out client: TMarmotaHandle): Integer; cdecl;
+  external MARMOTA_LIB;
+function marmota_client_call(client: TMarmotaHandle; method, arguments: PAnsiChar;
+  out json: PAnsiChar; out length: NativeUInt): Integer; cdecl; external MARMOTA_LIB;
+function marmota_client_free(client: TMarmotaHandle): Integer; cdecl; external MARMOTA_LIB;
+
+function marmota_template_new(source: PAnsiChar; out template: TMarmotaHandle): Integer; cdecl;
+  external MARMOTA_LIB;
+function marmota_template_render(template: TMarmotaHandle; json: PAnsiChar; out text: PAnsiChar;
+  out length: NativeUInt): Integer; cdecl; external MARMOTA_LIB;
+function marmota_template_free(template: TMarmotaHandle): Integer; cdecl; external MARMOTA_LIB;
 
 implementation
 

@@ -8,7 +8,7 @@ interface
 
 uses
   SysUtils, Classes, Contnrs, {$ifdef FPC}fpjson, jsonparser,{$endif} MarmotaApi, MarmotaModels,
-  MarmotaStores;
+  MarmotaStores{$ifdef FPC}, TypInfo, MarmotaServices{$endif};
 
 type
   /// An error of a route, with a status of 400 to 599.
@@ -18,6 +18,17 @@ type
   public
     constructor Create(aStatus: Word; const aMessage: string);
     property Status: Word read fStatus;
+  end;
+
+  /// A Mustache template: `{{name}}`, `{{{name}}}`, `{{#list}}…{{/list}}`, `{{^list}}…{{/list}}`.
+  TMarmotaTemplate = class
+  private
+    fHandle: TMarmotaHandle;
+  public
+    constructor Create(const Source: RawUtf8);
+    destructor Destroy; override;
+    /// Renders the members of a JSON object.
+    function Render(const Json: RawUtf8): RawUtf8;
   end;
 
   /// A request and its answer, for the time of a route.
@@ -43,6 +54,8 @@ type
     procedure Send(const ContentType, Content: RawUtf8);
     procedure SendText(const Text: RawUtf8);
     procedure SendHtml(const Html: RawUtf8);
+    /// Sends a template with the members of a JSON object.
+    procedure SendTemplate(Template: TMarmotaTemplate; const Json: RawUtf8);
     procedure SendJson(const Json: RawUtf8); overload;
     {$ifdef FPC}
     /// Sends a JSON value, and frees it.
@@ -72,6 +85,11 @@ type
     procedure Route(const Method, Pattern: RawUtf8; const Handler: TMarmotaHandler);
     procedure Get(const Pattern: RawUtf8; const Handler: TMarmotaHandler);
     procedure Post(const Pattern: RawUtf8; const Handler: TMarmotaHandler);
+    {$ifdef FPC}
+    /// Serves the methods of an interface at /services: by routes, JSON-RPC, WebSockets and
+    /// TMarmotaClient. They run on several threads at once.
+    procedure Service(Info: PTypeInfo; const Instance: IInterface);
+    {$endif}
     procedure Start;
     property Threads: NativeUInt write SetThreads;
     property Port: Word read GetPort;
@@ -91,6 +109,29 @@ constructor EMarmotaHttp.Create(aStatus: Word; const aMessage: string);
 begin
   inherited Create(aMessage);
   fStatus := aStatus;
+end;
+
+{ TMarmotaTemplate }
+
+constructor TMarmotaTemplate.Create(const Source: RawUtf8);
+begin
+  Check(marmota_template_new(PAnsiChar(Source), fHandle));
+end;
+
+destructor TMarmotaTemplate.Destroy;
+begin
+  if fHandle <> 0 then
+    marmota_template_free(fHandle);
+  inherited;
+end;
+
+function TMarmotaTemplate.Render(const Json: RawUtf8): RawUtf8;
+var
+  text: PAnsiChar;
+  length: NativeUInt;
+begin
+  Check(marmota_template_render(fHandle, PAnsiChar(Json), text, length));
+  SetText(result, text, length);
 end;
 
 { TMarmotaContext }
@@ -210,6 +251,11 @@ begin
   Send('text/html; charset=utf-8', Html);
 end;
 
+procedure TMarmotaContext.SendTemplate(Template: TMarmotaTemplate; const Json: RawUtf8);
+begin
+  SendHtml(Template.Render(Json));
+end;
+
 procedure TMarmotaContext.SendJson(const Json: RawUtf8);
 begin
   Send('application/json', Json);
@@ -294,6 +340,17 @@ procedure TMarmotaServer.Post(const Pattern: RawUtf8; const Handler: TMarmotaHan
 begin
   Route('POST', Pattern, Handler);
 end;
+
+{$ifdef FPC}
+procedure TMarmotaServer.Service(Info: PTypeInfo; const Instance: IInterface);
+var
+  one: TMarmotaService;
+begin
+  one := TMarmotaService.Create(Info, Instance);
+  fRoutes.Add(one);
+  Check(marmota_server_service(fHandle, PAnsiChar(one.Contract.Json), @RunService, one));
+end;
+{$endif}
 
 procedure TMarmotaServer.Start;
 begin

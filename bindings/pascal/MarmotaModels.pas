@@ -19,6 +19,8 @@ type
   {$else}
   RawUtf8 = type AnsiString(65001);
   {$endif}
+  /// JSON; an empty text is null.
+  RawJson = type RawUtf8;
   TInt64s = array of Int64;
 
   /// An error of Marmota. In a route it becomes a problem document.
@@ -27,6 +29,7 @@ type
     fCode: Integer;
     fField: RawUtf8;
   public
+    constructor CreateCode(aCode: Integer; const aMessage: string);
     /// The code of the C interface: MARMOTA_NOT_FOUND, MARMOTA_CONFLICT, …
     property Code: Integer read fCode;
     /// The first field at fault, or an empty text.
@@ -80,6 +83,12 @@ procedure SetText(out Text: RawUtf8; Data: PAnsiChar; Length: NativeUInt);
 function ValueOf(const Arg: TVarRec; out Text: RawUtf8): TMarmotaValue;
 
 implementation
+
+constructor EMarmota.CreateCode(aCode: Integer; const aMessage: string);
+begin
+  inherited Create(aMessage);
+  fCode := aCode;
+end;
 
 procedure Check(Code: Integer);
 var
@@ -247,11 +256,13 @@ begin
         {$ifdef FPC}tkAString,{$endif} tkLString, tkUString, tkWString, tkSString:
           if props^[i]^.PropType = TypeInfo(RawByteString) then
             fFields[i].Kind := MARMOTA_BLOB
+          else if props^[i]^.PropType = TypeInfo(RawJson) then
+            fFields[i].Kind := MARMOTA_JSON
           else
             fFields[i].Kind := MARMOTA_TEXT;
       else
-        raise EMarmota.CreateFmt('%s.%s: a property is a number, a text, a TDateTime or a ' +
-          'RawByteString', [aClass.ClassName, props^[i]^.Name]);
+        raise EMarmota.CreateFmt('%s.%s: a property is a number, a text, a TDateTime, a ' +
+          'RawJson or a RawByteString', [aClass.ClassName, props^[i]^.Name]);
       end;
     end;
   finally
@@ -304,12 +315,14 @@ begin
             real := GetFloatProp(Model, fFields[i].Prop);
             Int := Round((real - UNIX_DAYS) * DAY_MICROS);
           end;
-        MARMOTA_TEXT, MARMOTA_BLOB:
+        MARMOTA_TEXT, MARMOTA_BLOB, MARMOTA_JSON:
           begin
             if fFields[i].Prop^.PropType^.Kind in [tkUString, tkWString] then
               Texts[i] := UTF8Encode(GetUnicodeStrProp(Model, fFields[i].Prop))
             else
               Texts[i] := GetStrProp(Model, fFields[i].Prop);
+            if (Kind = MARMOTA_JSON) and (Texts[i] = '') then
+              Texts[i] := 'null';
             Data := PAnsiChar(Texts[i]);
             Length := System.Length(Texts[i]);
           end;
@@ -333,7 +346,7 @@ begin
       MARMOTA_CURRENCY: SetFloatProp(Model, fFields[i].Prop, PCurrency(@Row^.Int)^);
       MARMOTA_TIMESTAMP:
         SetFloatProp(Model, fFields[i].Prop, Row^.Int / DAY_MICROS + UNIX_DAYS);
-      MARMOTA_TEXT, MARMOTA_BLOB:
+      MARMOTA_TEXT, MARMOTA_BLOB, MARMOTA_JSON:
         begin
           SetText(text, Row^.Data, Row^.Length);
           if fFields[i].Prop^.PropType^.Kind in [tkUString, tkWString] then

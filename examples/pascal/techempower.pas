@@ -25,6 +25,7 @@ type
   TRoutes = class
   public
     Store: TMarmotaStore;
+    Page: TMarmotaTemplate;
     procedure Fill;
     function Worlds(ctx: TMarmotaContext): TObjectList;
     procedure SendWorlds(ctx: TMarmotaContext; List: TObjectList);
@@ -38,6 +39,9 @@ type
 
 const
   WORLD_COUNT = 10000;
+  PAGE = '<!DOCTYPE html><html><head><title>Fortunes</title></head><body><table>' +
+    '<tr><th>id</th><th>message</th></tr>' +
+    '{{#rows}}<tr><td>{{id}}</td><td>{{message}}</td></tr>{{/rows}}</table></body></html>';
   MESSAGES: array[0..3] of RawUtf8 = ('fortune: No such file or directory',
     'A computer program does what you tell it to do, not what you want it to do.',
     '<script>alert("This should not be displayed in a browser alert box.");</script>',
@@ -167,15 +171,6 @@ begin
   end;
 end;
 
-function Escaped(const Text: RawUtf8): RawUtf8;
-begin
-  result := StringReplace(Text, '&', '&amp;', [rfReplaceAll]);
-  result := StringReplace(result, '<', '&lt;', [rfReplaceAll]);
-  result := StringReplace(result, '>', '&gt;', [rfReplaceAll]);
-  result := StringReplace(result, '"', '&quot;', [rfReplaceAll]);
-  result := StringReplace(result, '''', '&#39;', [rfReplaceAll]);
-end;
-
 function ByMessage(A, B: Pointer): Integer;
 begin
   result := CompareStr(TFortune(A).Message, TFortune(B).Message);
@@ -185,7 +180,7 @@ procedure TRoutes.Fortunes(ctx: TMarmotaContext);
 var
   list: TObjectList;
   extra: TFortune;
-  page: RawUtf8;
+  rows: RawUtf8;
   i: Integer;
 begin
   list := Store.RetrieveList(TFortune);
@@ -194,12 +189,9 @@ begin
     extra.Message := 'Additional fortune added at request time.';
     list.Add(extra);
     list.Sort(ByMessage);
-    page := '<!DOCTYPE html><html><head><title>Fortunes</title></head><body><table>' +
-      '<tr><th>id</th><th>message</th></tr>';
     for i := 0 to list.Count - 1 do
-      page := page + '<tr><td>' + RawUtf8(IntToStr(TFortune(list[i]).ID)) + '</td><td>' +
-        Escaped(TFortune(list[i]).Message) + '</td></tr>';
-    ctx.SendHtml(page + '</table></body></html>');
+      rows := rows + ',' + Store.ToJson(TFortune(list[i]));
+    ctx.SendTemplate(Page, '{"rows":[' + Copy(rows, 2, MaxInt) + ']}');
   finally
     list.Free;
   end;
@@ -219,6 +211,7 @@ begin
   Randomize;
   routes := TRoutes.Create;
   routes.Store := TMarmotaStore.Create(url, [TWorld, TFortune]);
+  routes.Page := TMarmotaTemplate.Create(PAGE);
   routes.Fill;
   server := TMarmotaServer.Create(address);
   server.Get('/plaintext', routes.Plaintext);
@@ -232,6 +225,7 @@ begin
   Flush(Output);
   ReadLn;
   server.Free;
+  routes.Page.Free;
   routes.Store.Free;
   routes.Free;
 end.

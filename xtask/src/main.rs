@@ -140,6 +140,8 @@ fn packages() -> Result<(), Failure> {
         ("fpc", "fpc"),
         ("lazbuild", "lcl-utils"),
         ("/usr/lib/lazarus/default/lcl/lclversion.pas", "lazarus-src"),
+        // Methods of interfaces in Pascal.
+        (&library("libffi.so"), "libffi-dev"),
         ("openssl", "openssl"),
         ("nginx", "nginx-light"),
         ("python3", "python3-venv"),
@@ -151,8 +153,8 @@ fn packages() -> Result<(), Failure> {
         ("rsync", "rsync"),
         ("odbcinst", "odbcinst"),
         ("/usr/include/sql.h", "unixodbc-dev"),
-        (&odbc_driver("libmaodbc.so"), "odbc-mariadb"),
-        (&odbc_driver("psqlodbcw.so"), "odbc-postgresql"),
+        (&library("odbc/libmaodbc.so"), "odbc-mariadb"),
+        (&library("odbc/psqlodbcw.so"), "odbc-postgresql"),
         ("chromium", "chromium"),
         ("chromedriver", "chromium-driver"),
         ("npm", "npm"),
@@ -165,9 +167,9 @@ fn packages() -> Result<(), Failure> {
     outsiders::install_pebble()
 }
 
-/// Returns the path of an ODBC driver of Debian.
-fn odbc_driver(file: &str) -> String {
-    format!("/usr/lib/{}-linux-gnu/odbc/{file}", std::env::consts::ARCH)
+/// Returns the path of a shared library of Debian.
+fn library(file: &str) -> String {
+    format!("/usr/lib/{}-linux-gnu/{file}", std::env::consts::ARCH)
 }
 
 fn check() -> Result<(), Failure> {

@@ -15,7 +15,8 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use crate::status::Failure;
 use crate::transaction::TransactionObject;
 
-/// A store, transaction, cursor, batch, subscription, server or request. Zero is no handle.
+/// A store, transaction, cursor, batch, subscription, server, request, call of a service, client,
+/// template or WebSocket. Zero is no handle.
 pub type MarmotaHandle = u64;
 
 /// An object that C refers to by a handle.
@@ -32,11 +33,25 @@ impl Object for Store {
 }
 
 /// The names of the kinds, by their first byte.
-const NAMES: [&str; 8] =
-    ["", "store", "transaction", "cursor", "batch", "subscription", "server", "request"];
+const NAMES: [&str; 12] = [
+    "",
+    "store",
+    "transaction",
+    "cursor",
+    "batch",
+    "subscription",
+    "server",
+    "request",
+    "call",
+    "client",
+    "template",
+    "WebSocket",
+];
 
 /// The kind of handles of requests, which are not in this table.
 pub(crate) const REQUEST: u8 = 7;
+/// The kind of handles of calls of services, which are not in this table.
+pub(crate) const CALL: u8 = 8;
 
 const SHARDS: usize = 16;
 /// The maximum number of objects in a shard.
@@ -147,6 +162,28 @@ pub(crate) fn thread_number() -> u64 {
         }
         number.get()
     })
+}
+
+/// Returns a handle that is valid on this thread only, while a callback runs. It has the number of
+/// the thread instead of a generation, and a count instead of a place.
+pub(crate) fn of_thread(kind: u8) -> MarmotaHandle {
+    thread_local! {
+        static COUNT: Cell<u32> = const { Cell::new(0) };
+    }
+    COUNT.set(COUNT.get().wrapping_add(1));
+    let thread = thread_number() & 0xFF_FFFF;
+    u64::from(kind) << 56 | thread << 32 | u64::from(COUNT.get())
+}
+
+/// Returns the failure for a handle of [`of_thread`] that is not the current one.
+#[cold]
+pub(crate) fn not_here(handle: MarmotaHandle, kind: u8) -> Failure {
+    let thread = thread_number() & 0xFF_FFFF;
+    let name = NAMES[usize::from(kind)];
+    if kind_of(handle) == kind && handle >> 32 & 0xFF_FFFF != thread {
+        return Failure::thread(format!("the {name} belongs to the thread of its handler"));
+    }
+    wrong(handle, kind, name)
 }
 
 /// An object that one thread uses: the one that created it.

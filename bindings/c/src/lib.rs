@@ -7,6 +7,7 @@
 #![allow(unreachable_pub, reason = "cbindgen finds public functions")]
 
 mod batch;
+mod client;
 mod cursor;
 mod foreign;
 mod handles;
@@ -14,17 +15,13 @@ mod log_callback;
 mod request;
 mod rows;
 mod server;
+mod service;
 mod sql;
 mod status;
 mod store;
 mod subscription;
+mod template;
 mod transaction;
 mod value;
-
-use std::ffi::c_char;
-
-/// Returns the version of the library, such as "0.1.0". The text is valid for the whole program.
-#[unsafe(no_mangle)]
-pub extern "C" fn marmota_version() -> *const c_char {
-    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
-}
+mod version;
+mod web_socket;

@@ -37,7 +37,6 @@ thread_local! {
     /// The handle of the request that a handler of this thread answers, and the request.
     static CURRENT: Cell<Option<(MarmotaHandle, *const Request)>> = const { Cell::new(None) };
     static ANSWER: RefCell<Answer> = RefCell::default();
-    static COUNT: Cell<u32> = const { Cell::new(0) };
 }
 
 /// Returns true on a thread that runs a handler.
@@ -52,10 +51,7 @@ pub(crate) fn answer(
     handler: unsafe extern "C" fn(MarmotaHandle, MarmotaContext) -> i32,
     context: MarmotaContext,
 ) -> Flow {
-    let count = COUNT.get().wrapping_add(1);
-    COUNT.set(count);
-    let thread = handles::thread_number() & 0xFF_FFFF;
-    let handle = u64::from(REQUEST) << 56 | thread << 32 | u64::from(count);
+    let handle = handles::of_thread(REQUEST);
     ANSWER.with_borrow_mut(Answer::clear);
     // The error of an earlier request is not for this client.
     status::forget();
@@ -118,7 +114,7 @@ fn with_request<T>(
         // SAFETY: `answer` sets the pointer to a request that it borrows until it clears the pointer,
         // on this thread.
         Some((current, request)) if current == handle => read(unsafe { &*request }),
-        _ => Err(not_here(handle)),
+        _ => Err(handles::not_here(handle, REQUEST)),
     }
 }
 
@@ -128,17 +124,8 @@ fn with_answer(
 ) -> i32 {
     entry(|| match CURRENT.get() {
         Some((current, _)) if current == handle => ANSWER.with_borrow_mut(change),
-        _ => Err(not_here(handle)),
+        _ => Err(handles::not_here(handle, REQUEST)),
     })
-}
-
-#[cold]
-fn not_here(handle: MarmotaHandle) -> Failure {
-    let thread = handles::thread_number() & 0xFF_FFFF;
-    if handles::kind_of(handle) == REQUEST && handle >> 32 & 0xFF_FFFF != thread {
-        return Failure::thread("the request belongs to the thread of its handler");
-    }
-    handles::wrong(handle, REQUEST, "request")
 }
 
 /// Writes a text of a request for the caller.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use marmota::http::{Endpoint, Method, Router, RunningServer, Server, ServerError};
 use marmota::remote::Service;
 use marmota::rest::Api;
+use marmota::service::Services;
 use marmota::store::Store;
 use marmota::{Error, ErrorKind};
 use parking_lot::Mutex;
@@ -13,7 +14,9 @@ use parking_lot::Mutex;
 use crate::foreign::{MarmotaContext, MarmotaText, entry, required};
 use crate::handles::{self, MarmotaHandle, Object};
 use crate::request::{self, MarmotaHandler};
+use crate::service::{self, MarmotaServiceHandler};
 use crate::status::Failure;
+use crate::web_socket::{MarmotaSocketCallback, SocketHandler};
 
 /// The maximum number of routes of a server.
 const ROUTES_MAX: usize = 10_000;
@@ -26,7 +29,19 @@ struct ServerState {
     threads: Option<usize>,
     router: Option<Router>,
     routes: usize,
+    services: Services,
     running: Option<RunningServer>,
+}
+
+impl ServerState {
+    /// Counts a route that is added.
+    fn count_route(&mut self) -> Result<(), Failure> {
+        if self.routes >= ROUTES_MAX {
+            return Err(Failure::busy(format!("the server has {ROUTES_MAX} routes")));
+        }
+        self.routes += 1;
+        Ok(())
+    }
 }
 
 impl Object for ServerObject {
@@ -51,6 +66,7 @@ pub extern "C" fn marmota_server_new(
             threads: None,
             router: Some(Router::new()),
             routes: 0,
+            services: Services::new(),
             running: None,
         };
         server.write(handles::add(ServerObject(Mutex::new(state)))?);
@@ -89,7 +105,7 @@ pub extern "C" fn marmota_server_rest(
         let (store, path) = (handles::find::<Store>(store)?, path.get("path")?);
         configure(server, |state| {
             let api = Api::new(&store).prefix(path).router();
-            state.routes += 1;
+            state.count_route()?;
             state.router = state.router.take().map(|router| router.nest("", api));
             Ok(())
         })
@@ -110,7 +126,7 @@ pub extern "C" fn marmota_server_store(
         let (store, path) = (handles::find::<Store>(store)?, path.get("path")?);
         configure(server, |state| {
             let service = Service::new(&store).router_at(path);
-            state.routes += 1;
+            state.count_route()?;
             state.router = state.router.take().map(|router| router.nest("", service));
             Ok(())
         })
@@ -140,14 +156,58 @@ pub extern "C" fn marmota_server_route(
             method => method,
         };
         configure(server, |state| {
-            if state.routes >= ROUTES_MAX {
-                return Err(Failure::busy(format!("the server has {ROUTES_MAX} routes")));
-            }
+            state.count_route()?;
             let endpoint = Endpoint::direct(move |request, out| {
                 request::answer(request, out, handler, context)
             });
-            state.routes += 1;
             state.router = state.router.take().map(|router| router.on(method, pattern, endpoint));
+            Ok(())
+        })
+    })
+}
+
+/// Adds a route that opens WebSockets: GET requests with a path that matches the pattern. Pages of other
+/// origins are refused.
+///
+/// Threads: any thread, before the start. The callback runs on all threads of the server at once.
+#[unsafe(no_mangle)]
+pub extern "C" fn marmota_server_websocket(
+    server: MarmotaHandle,
+    pattern: MarmotaText,
+    callback: MarmotaSocketCallback,
+    context: MarmotaContext,
+) -> i32 {
+    entry(|| {
+        let handler = SocketHandler::new(callback, context)?;
+        let pattern = pattern.get("pattern")?;
+        configure(server, |state| {
+            state.count_route()?;
+            let router = state.router.take();
+            let add = |router: Router| router.websocket(pattern, move |socket| handler.run(socket));
+            state.router = router.map(add);
+            Ok(())
+        })
+    })
+}
+
+/// Adds a service. `contract` has its methods as JSON: {"name": "calculator", "methods": [{"name": "add",
+/// "parameters": [{"name": "a", "type": "i64"}, {"name": "b", "type": "i64"}], "result": "i64"}]}, with
+/// types as in Rust. Callers use it by `marmota_client_call`, stubs in Rust, `POST
+/// /services/calculator/add`, JSON-RPC at /services/-/rpc and WebSockets. All callers may call it:
+/// protect the address.
+///
+/// Threads: any thread, before the start. The handler runs on 8 threads of the service at once.
+#[unsafe(no_mangle)]
+pub extern "C" fn marmota_server_service(
+    server: MarmotaHandle,
+    contract: MarmotaText,
+    handler: MarmotaServiceHandler,
+    context: MarmotaContext,
+) -> i32 {
+    entry(|| {
+        let hosted = service::hosted(contract.get("contract")?, handler, context)?;
+        configure(server, |state| {
+            state.services = state.services.clone().service(hosted)?;
             Ok(())
         })
     })
@@ -165,6 +225,7 @@ pub extern "C" fn marmota_server_start(server: MarmotaHandle) -> i32 {
                 bound = bound.threads_per_listener(threads);
             }
             let router = state.router.take().unwrap_or_default();
+            let router = router.nest("", state.services.router_at("/services"));
             state.running = Some(bound.start(router).map_err(of_server)?);
             Ok(())
         })

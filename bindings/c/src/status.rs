@@ -79,25 +79,33 @@ impl From<Error> for Failure {
     }
 }
 
-const fn code_of(kind: ErrorKind) -> i32 {
-    match kind {
-        ErrorKind::NotFound => MARMOTA_NOT_FOUND,
-        ErrorKind::Conflict => MARMOTA_CONFLICT,
-        ErrorKind::Stale => MARMOTA_STALE,
-        ErrorKind::Invalid => MARMOTA_INVALID,
-        ErrorKind::Denied => MARMOTA_DENIED,
-        ErrorKind::Unauthenticated => MARMOTA_UNAUTHENTICATED,
-        ErrorKind::Busy => MARMOTA_BUSY,
-        ErrorKind::Timeout => MARMOTA_TIMEOUT,
-        ErrorKind::Refused => MARMOTA_REFUSED,
-        ErrorKind::Lost => MARMOTA_LOST,
-        ErrorKind::Unsupported => MARMOTA_UNSUPPORTED,
-        ErrorKind::Io => MARMOTA_IO,
-        ErrorKind::Protocol => MARMOTA_PROTOCOL,
-        ErrorKind::Closed => MARMOTA_CLOSED,
-        ErrorKind::Bug => MARMOTA_BUG,
-        _ => MARMOTA_ENGINE,
-    }
+/// The codes of the kinds of errors. A kind without one is MARMOTA_ENGINE.
+const CODES: [(i32, ErrorKind); 16] = [
+    (MARMOTA_NOT_FOUND, ErrorKind::NotFound),
+    (MARMOTA_CONFLICT, ErrorKind::Conflict),
+    (MARMOTA_STALE, ErrorKind::Stale),
+    (MARMOTA_INVALID, ErrorKind::Invalid),
+    (MARMOTA_DENIED, ErrorKind::Denied),
+    (MARMOTA_UNAUTHENTICATED, ErrorKind::Unauthenticated),
+    (MARMOTA_BUSY, ErrorKind::Busy),
+    (MARMOTA_TIMEOUT, ErrorKind::Timeout),
+    (MARMOTA_REFUSED, ErrorKind::Refused),
+    (MARMOTA_LOST, ErrorKind::Lost),
+    (MARMOTA_UNSUPPORTED, ErrorKind::Unsupported),
+    (MARMOTA_IO, ErrorKind::Io),
+    (MARMOTA_PROTOCOL, ErrorKind::Protocol),
+    (MARMOTA_CLOSED, ErrorKind::Closed),
+    (MARMOTA_BUG, ErrorKind::Bug),
+    (MARMOTA_ENGINE, ErrorKind::Engine),
+];
+
+fn code_of(kind: ErrorKind) -> i32 {
+    CODES.iter().find(|(_, of)| *of == kind).map_or(MARMOTA_ENGINE, |(code, _)| *code)
+}
+
+/// Returns the kind of an error with a code; `None` for other codes.
+pub(crate) fn kind_of(code: i32) -> Option<ErrorKind> {
+    CODES.iter().find(|(of, _)| *of == code).map(|(_, kind)| *kind)
 }
 
 /// The error of the last call that failed on a thread, with its texts for C.
@@ -151,6 +159,11 @@ pub(crate) fn fail(failure: Failure) -> i32 {
 /// Forgets the thread's last error.
 pub(crate) fn forget() {
     LAST.set(None);
+}
+
+/// Takes the thread's last error, if it has this code.
+pub(crate) fn take_last(code: i32) -> Option<Error> {
+    LAST.take().filter(|last| last.code == code).map(|last| last.error)
 }
 
 /// Calls `use_error` with the thread's last error, if it has this code.

@@ -13,7 +13,7 @@ static uint64_t next(uint64_t below) {
 }
 
 static marmota_handle handles[64];
-static const char *texts[] = {NULL, "", "person", "id", "name", "GET", "/x/{a}", "/", "\xff\xfe",
+static const char *texts[] = {NULL, "{}", "{\"name\":\"a\",\"methods\":[]}", "{{a}}", "a.b", "", "person", "id", "name", "GET", "/x/{a}", "/", "\xff\xfe",
                               "id>0", "-id", "memory:", "nothing:", "SELECT 1", "{", "127.0.0.1:0",
                               "DELETE FROM person", "a\r\nb", "id=1 and (", "name~'a'"};
 
@@ -54,6 +54,15 @@ static void on_event(const marmota_event *event, void *context) {
 static int32_t handler(marmota_handle request, void *context) {
     (void)context;
     return marmota_response_body(request, "text/plain", NULL, 0);
+}
+
+static int32_t on_call(marmota_handle call, const char *method, const char *arguments, void *context) {
+    (void)call, (void)method, (void)arguments, (void)context;
+    return MARMOTA_OK;
+}
+
+static void on_socket(marmota_handle socket, uint32_t event, const uint8_t *bytes, size_t length, void *context) {
+    (void)socket, (void)event, (void)bytes, (void)length, (void)context;
 }
 
 static int call(uint64_t function) {
@@ -115,6 +124,18 @@ static int call(uint64_t function) {
     case 39: return marmota_log_set(NULL, NULL, (uint32_t)next(7));
     case 40: return marmota_transaction_commit(from);
     case 41: return next(32) ? MARMOTA_OK : marmota_server_start(from);
+    case 42: status = marmota_client_connect(any_text(), any_text(), out); break;
+    case 43: return marmota_client_call(from, any_text(), any_text(), next(8) ? &text : NULL, &size);
+    case 44: return marmota_client_free(from);
+    case 45: status = marmota_template_new(any_text(), out); break;
+    case 46: return marmota_template_render(from, any_text(), next(8) ? &text : NULL, &size);
+    case 47: return marmota_template_free(from);
+    case 48: return marmota_server_service(from, any_text(), next(4) ? on_call : NULL, NULL);
+    case 49: return marmota_server_websocket(from, any_text(), next(4) ? on_socket : NULL, NULL);
+    case 50: return marmota_socket_send(from, (uint32_t)next(5), next(2) ? (const uint8_t *)"\xff" : NULL, next(2));
+    case 51: return marmota_socket_close(from, (uint16_t)state, any_text());
+    case 52: return marmota_call_answer(from, any_text());
+    case 53: return marmota_call_refuse(from, (int32_t)next(200), any_text());
     default: return marmota_server_threads(from, next(3));
     }
     if (status == MARMOTA_OK) {
@@ -160,7 +181,7 @@ int main(int argc, char **argv) {
     long calls = strtol(argv[2], NULL, 10);
     unsigned long long failed[256] = {0};
     for (long i = 0; i < calls; i++) {
-        int status = call(next(43));
+        int status = call(next(55));
         CHECK(status >= 0 && status < 256 && status != MARMOTA_BUG);
         CHECK(status == MARMOTA_OK || status == MARMOTA_END || strlen(marmota_error_message()) > 0);
         failed[status]++;

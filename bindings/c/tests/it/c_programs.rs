@@ -27,6 +27,11 @@ fn a_program_uses_all_parts_under_the_address_sanitizer() {
 }
 
 #[test]
+fn services_sockets_and_templates_work_under_the_address_sanitizer() {
+    passes("tests/c/services.c", &ADDRESS, &[]);
+}
+
+#[test]
 fn bad_arguments_are_errors_under_the_address_sanitizer() {
     passes("tests/c/bad_arguments.c", &ADDRESS, &["1", "20000"]);
 }

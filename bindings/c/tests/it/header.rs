@@ -20,7 +20,6 @@ fn generated() -> String {
     let first = ["status.rs", "value.rs", "foreign.rs", "handles.rs", "store.rs", "rows.rs"];
     let place = |path: &Path| first.iter().position(|name| path.ends_with(name)).unwrap_or(9);
     sources.sort_by_key(|path| (place(path), path.clone()));
-    sources.push(package.join("src/lib.rs"));
     let mut builder = cbindgen::Builder::new().with_config(config);
     for source in sources {
         builder = builder.with_src(source);

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use marmota_mongo::TemporaryMongo;
+
 use crate::support::{library, program, root, run};
 
 /// Compiles a program of the examples, or of `tests/pascal`.
@@ -33,9 +35,10 @@ impl PascalServer {
     fn start(mut program: Command) -> Self {
         let started = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = started.expect("the server");
-        let mut line = String::new();
         let out = child.stdout.take().expect("piped");
-        BufReader::new(out).read_line(&mut line).expect("a line");
+        // Other lines state what was loaded.
+        let lines = BufReader::new(out).lines().map(|line| line.expect("a line"));
+        let line = lines.into_iter().find(|line| line.starts_with("http:")).expect("an address");
         let port = line.trim_start_matches("http://127.0.0.1:").split('/').next();
         let port = port.and_then(|port| port.parse().ok());
         Self { port: port.unwrap_or_else(|| panic!("no port in {line:?}")), child }
@@ -85,6 +88,63 @@ fn the_verbs_of_the_pascal_unit_do_what_they_state() {
     let compiled = compile_pascal(&source, folder.path());
     let output = run(&mut program(&compiled, folder.path()), Duration::from_secs(60));
     assert!(output.ends_with("ok\n"), "{output}");
+}
+
+#[test]
+fn pascal_interfaces_are_services() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pascal/services.pas");
+    let compiled = compile_pascal(&source, folder.path());
+    let output = run(&mut program(&compiled, folder.path()), Duration::from_secs(60));
+    assert!(output.ends_with("ok\n"), "{output}");
+}
+
+#[test]
+fn the_pascal_office_serves_documents_of_mongodb() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let compiled = example("office.pas", folder.path());
+    let mongo = TemporaryMongo::start().expect("a MongoDB server");
+    for url in [mongo.url(), "memory:".to_owned()] {
+        let mut server = program(&compiled, folder.path());
+        let server = PascalServer::start({
+            server.args([&url, "127.0.0.1:0"]);
+            server
+        });
+        has(&server.request("GET", "/hello", ""), 200, &["text/html", "Hello, World!"]);
+        let parts = [r#""name":"Burrow \"Nord\" & <Süd>""#, r#""availableUntilHour":18"#];
+        has(&server.request("GET", "/json", ""), 200, &parts);
+        has(&server.request("GET", "/mongo/1", ""), 200, &parts);
+        let page = ["&lt;Süd&gt;</h1>", "mailto:office@example.org", "Open from 8 to 18 h"];
+        has(&server.request("GET", "/office/1", ""), 200, &page);
+        has(&server.request("GET", "/office/2", ""), 404, &["problem+json", "no such office"]);
+        server.stop();
+    }
+}
+
+#[test]
+fn the_pascal_transit_server_joins_the_files_of_a_feed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let compiled = example("transit.pas", folder.path());
+    let trips = "route_id,service_id,trip_id,trip_headsign\n\
+                 Red,S1,T1,\"Ashmont, by Broadway\"\nBlue,S1,T2,\nRed,S2,\"T\"\"3\",x\n";
+    let times = "trip_id,arrival_time,departure_time,stop_id\n\
+                 T1,08:00:00,08:01:00,a\nT2,09:00:00,09:00:00,b\nT1,08:05:00,,c\n";
+    std::fs::write(folder.path().join("trips.txt"), trips).expect("a file");
+    std::fs::write(folder.path().join("stop_times.txt"), times).expect("a file");
+    let mut server = program(&compiled, folder.path());
+    let server = PascalServer::start({
+        server.args([".", "127.0.0.1:0"]);
+        server
+    });
+    let red = concat!(
+        r#"[{"trip_id":"T1","service_id":"S1","route_id":"Red","schedules":["#,
+        r#"{"stop_id":"a","arrival_time":"08:00:00","departure_time":"08:01:00"},"#,
+        r#"{"stop_id":"c","arrival_time":"08:05:00","departure_time":""}]},"#,
+        r#"{"trip_id":"T\"3","service_id":"S2","route_id":"Red","schedules":[]}]"#
+    );
+    has(&server.request("GET", "/schedules/Red", ""), 200, &["application/json", red]);
+    has(&server.request("GET", "/schedules/none", ""), 200, &["\r\n\r\n[]"]);
+    server.stop();
 }
 
 #[test]
