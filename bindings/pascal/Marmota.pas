@@ -10,7 +10,7 @@ unit Marmota;
 interface
 
 uses
-  {$ifdef UNIX}cwstring, {$endif}SysUtils, Classes, Math, MarmotaApi, MarmotaModels, MarmotaStores, MarmotaHttp{$ifdef FPC},
+  {$ifdef UNIX}cwstring, {$endif}SysUtils, Classes, Math, MarmotaApi, MarmotaModels, MarmotaStores, MarmotaColumns, MarmotaHttp{$ifdef FPC},
   MarmotaServices{$endif};
 
 const
@@ -32,6 +32,8 @@ type
   TMarmotaContext = MarmotaHttp.TMarmotaContext;
   TMarmotaHandler = MarmotaHttp.TMarmotaHandler;
   TMarmotaServer = MarmotaHttp.TMarmotaServer;
+  TMarmotaColumns = MarmotaColumns.TMarmotaColumns;
+  TMarmotaRows = MarmotaColumns.TMarmotaRows;
   TMarmotaTemplate = MarmotaHttp.TMarmotaTemplate;
   {$ifdef FPC}
   TMarmotaClient = MarmotaServices.TMarmotaClient;

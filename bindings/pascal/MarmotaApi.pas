@@ -169,6 +169,21 @@ function marmota_client_call(client: TMarmotaHandle; method, arguments: PAnsiCha
   out json: PAnsiChar; out length: NativeUInt): Integer; cdecl; external MARMOTA_LIB;
 function marmota_client_free(client: TMarmotaHandle): Integer; cdecl; external MARMOTA_LIB;
 
+function marmota_columns_load(path, table: PAnsiChar; out columns: TMarmotaHandle): Integer; cdecl;
+  external MARMOTA_LIB;
+function marmota_columns_count(columns: TMarmotaHandle; out count: NativeUInt): Integer; cdecl;
+  external MARMOTA_LIB;
+function marmota_columns_index(columns: TMarmotaHandle; field: PAnsiChar): Integer; cdecl;
+  external MARMOTA_LIB;
+function marmota_columns_find(columns: TMarmotaHandle; field, text: PAnsiChar; out rows: PCardinal;
+  out count: NativeUInt): Integer; cdecl; external MARMOTA_LIB;
+function marmota_columns_value(columns: TMarmotaHandle; row: Cardinal; field: PAnsiChar;
+  out value: PMarmotaValue): Integer; cdecl; external MARMOTA_LIB;
+function marmota_columns_json(columns: TMarmotaHandle; fields: PAnsiChar; rows: PCardinal;
+  count: NativeUInt; out json: PAnsiChar; out length: NativeUInt): Integer; cdecl;
+  external MARMOTA_LIB;
+function marmota_columns_free(columns: TMarmotaHandle): Integer; cdecl; external MARMOTA_LIB;
+
 function marmota_template_new(source: PAnsiChar; out template: TMarmotaHandle): Integer; cdecl;
   external MARMOTA_LIB;
 function marmota_template_render(template: TMarmotaHandle; json: PAnsiChar; out text: PAnsiChar;

@@ -186,7 +186,7 @@
 typedef const char *marmota_text;
 
 // A store, transaction, cursor, batch, subscription, server, request, call of a service, client,
-// template or WebSocket. Zero is no handle.
+// template, WebSocket or columns. Zero is no handle.
 typedef uint64_t marmota_handle;
 
 // The number of a table in its store.
@@ -212,6 +212,9 @@ typedef const struct marmota_value *marmota_row;
 
 // Bytes; their number is the next argument. Null is permitted for no bytes.
 typedef const uint8_t *marmota_bytes;
+
+// Numbers of rows; their number is the next argument. Null is permitted for none.
+typedef const uint32_t *marmota_numbers;
 
 // A pointer that callbacks get back. Marmota never reads its target. Callbacks of servers,
 // subscriptions and logs run on other threads: the target must permit that.
@@ -537,6 +540,62 @@ int32_t marmota_client_call(marmota_handle client,
 //
 // Threads: any thread.
 int32_t marmota_client_free(marmota_handle client);
+
+// Loads a CSV file (RFC 4180) whose first line has names. `table` is an application file in JSON with one
+// table: columns of the file with the names of its fields are kept, others are skipped. An integer key
+// that the file does not have is the number of the row.
+//
+// Ownership: free the columns with `marmota_columns_free`.
+// Threads: the columns may be used on all threads at once. Loading uses all processors.
+int32_t marmota_columns_load(marmota_text path,
+                             marmota_text table,
+                             marmota_handle *columns);
+
+// Returns the number of rows. Rows have the numbers from 0 on, in the order of the file.
+//
+// Threads: any thread.
+int32_t marmota_columns_count(marmota_handle columns, size_t *count);
+
+// Makes an index of a field, for `marmota_columns_find`. A second one has no effect.
+//
+// Threads: any thread.
+int32_t marmota_columns_index(marmota_handle columns, marmota_text field);
+
+// Finds the rows whose field has a text, by an index; returns their numbers in order.
+//
+// Ownership: the numbers are lent until the thread's next call of `marmota_columns_find`.
+// Threads: any thread.
+int32_t marmota_columns_find(marmota_handle columns,
+                             marmota_text field,
+                             marmota_text text,
+                             const uint32_t **rows,
+                             size_t *count);
+
+// Returns a value of a row.
+//
+// Ownership: the value is lent until the thread's next call but one that lends.
+// Threads: any thread.
+int32_t marmota_columns_value(marmota_handle columns,
+                              uint32_t row,
+                              marmota_text field,
+                              const struct marmota_value **value);
+
+// Writes rows as a JSON array of objects with some fields: their names, separated by commas. `length` may
+// be null.
+//
+// Ownership: the text is lent until the thread's next call but one that lends.
+// Threads: any thread.
+int32_t marmota_columns_json(marmota_handle columns,
+                             marmota_text fields,
+                             marmota_numbers rows,
+                             size_t count,
+                             const char **json,
+                             size_t *length);
+
+// Frees columns.
+//
+// Threads: any thread.
+int32_t marmota_columns_free(marmota_handle columns);
 
 // Opens a cursor over the rows that `filter` selects (null or "" for all), in `order` ("name,-born";
 // null or "" for the order of keys), at most `limit` rows (0 for all). It reads pages: each continues

@@ -27,6 +27,10 @@ pub struct MarmotaBytes(*const u8);
 #[repr(transparent)]
 pub struct MarmotaRow(*const MarmotaValue);
 
+/// Numbers of rows; their number is the next argument. Null is permitted for none.
+#[repr(transparent)]
+pub struct MarmotaNumbers(*const u32);
+
 /// A pointer that callbacks get back. Marmota never reads its target. Callbacks of servers,
 /// subscriptions and logs run on other threads: the target must permit that.
 #[repr(transparent)]
@@ -66,6 +70,24 @@ impl MarmotaBytes {
     /// Returns the bytes.
     pub(crate) fn get(&self, length: usize, name: &str) -> Result<&[u8], Failure> {
         bytes(self.0, length, || name.to_owned())
+    }
+}
+
+impl MarmotaNumbers {
+    /// Returns the numbers.
+    pub(crate) fn get(&self, count: usize, name: &str) -> Result<&[u32], Failure> {
+        if count == 0 {
+            return Ok(&[]);
+        }
+        let too_large = count > isize::MAX as usize / size_of::<u32>();
+        if self.0.is_null() || !self.0.is_aligned() || too_large {
+            let message =
+                format!("`{name}` is null, not aligned or too long: pass {count} numbers");
+            return Err(Failure::argument(message));
+        }
+        // SAFETY: not null, aligned, and of a possible size; the caller promises `count` numbers that
+        // are valid for the call.
+        Ok(unsafe { std::slice::from_raw_parts(self.0, count) })
     }
 }
 

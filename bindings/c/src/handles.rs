@@ -16,7 +16,7 @@ use crate::status::Failure;
 use crate::transaction::TransactionObject;
 
 /// A store, transaction, cursor, batch, subscription, server, request, call of a service, client,
-/// template or WebSocket. Zero is no handle.
+/// template, WebSocket or columns. Zero is no handle.
 pub type MarmotaHandle = u64;
 
 /// An object that C refers to by a handle.
@@ -33,7 +33,7 @@ impl Object for Store {
 }
 
 /// The names of the kinds, by their first byte.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "",
     "store",
     "transaction",
@@ -46,6 +46,7 @@ const NAMES: [&str; 12] = [
     "client",
     "template",
     "WebSocket",
+    "columns",
 ];
 
 /// The kind of handles of requests, which are not in this table.

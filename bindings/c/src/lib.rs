@@ -8,6 +8,7 @@
 
 mod batch;
 mod client;
+mod columns;
 mod cursor;
 mod foreign;
 mod handles;

@@ -136,6 +136,10 @@ static int call(uint64_t function) {
     case 51: return marmota_socket_close(from, (uint16_t)state, any_text());
     case 52: return marmota_call_answer(from, any_text());
     case 53: return marmota_call_refuse(from, (int32_t)next(200), any_text());
+    case 54: status = marmota_columns_load(any_text(), next(4) ? TABLES : any_text(), out); break;
+    case 55: return marmota_columns_index(from, any_text());
+    case 56: return marmota_columns_json(from, any_text(), next(2) ? (const uint32_t *)1 : NULL, next(3), &text, &size);
+    case 57: return marmota_columns_free(from);
     default: return marmota_server_threads(from, next(3));
     }
     if (status == MARMOTA_OK) {
@@ -181,7 +185,7 @@ int main(int argc, char **argv) {
     long calls = strtol(argv[2], NULL, 10);
     unsigned long long failed[256] = {0};
     for (long i = 0; i < calls; i++) {
-        int status = call(next(55));
+        int status = call(next(59));
         CHECK(status >= 0 && status < 256 && status != MARMOTA_BUG);
         CHECK(status == MARMOTA_OK || status == MARMOTA_END || strlen(marmota_error_message()) > 0);
         failed[status]++;

@@ -1,4 +1,4 @@
-// Services, clients, WebSockets and templates.
+// Services, clients, WebSockets, templates and columns.
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
@@ -160,6 +160,43 @@ static void templates(void) {
     CHECK(marmota_template_new("{{rows", &template) == MARMOTA_INVALID);
 }
 
+static void columns(void) {
+    const char *table = "{\"tables\":{\"stop\":{\"fields\":{\"id\":{\"kind\":\"integer\",\"role\":\"key\"},"
+                        "\"trip\":{\"kind\":\"text\"},\"name\":{\"kind\":\"text\"}}}}}";
+    FILE *file = fopen("stops.csv", "w");
+    CHECK(file != NULL && fputs("name,trip,other\na,T1,1\n\"b, \"\"c\"\"\",T2,2\nd,T1,3\n", file) > 0);
+    CHECK(fclose(file) == 0);
+    marmota_handle stops;
+    const marmota_value *value;
+    const uint32_t *rows;
+    const char *json;
+    size_t count, length;
+    OK(marmota_columns_load("stops.csv", table, &stops));
+    OK(marmota_columns_count(stops, &count));
+    CHECK(count == 3);
+    CHECK(marmota_columns_find(stops, "trip", "T1", &rows, &count) == MARMOTA_INVALID);
+    OK(marmota_columns_index(stops, "trip"));
+    OK(marmota_columns_index(stops, "trip"));
+    OK(marmota_columns_find(stops, "trip", "T1", &rows, &count));
+    CHECK(count == 2 && rows[0] == 0 && rows[1] == 2);
+    OK(marmota_columns_json(stops, "name, trip", rows, count, &json, &length));
+    CHECK(strcmp(json, "[{\"name\":\"a\",\"trip\":\"T1\"},{\"name\":\"d\",\"trip\":\"T1\"}]") == 0);
+    OK(marmota_columns_find(stops, "trip", "T9", &rows, &count));
+    CHECK(count == 0);
+    OK(marmota_columns_json(stops, "name", NULL, 0, &json, NULL));
+    CHECK(strcmp(json, "[]") == 0);
+    OK(marmota_columns_value(stops, 1, "name", &value));
+    CHECK(value->length == 6 && memcmp(value->data, "b, \"c\"", 6) == 0);
+    CHECK(marmota_columns_value(stops, 3, "name", &value) == MARMOTA_ARGUMENT);
+    CHECK(marmota_columns_json(stops, "name", &(uint32_t){3}, 1, &json, NULL) == MARMOTA_ARGUMENT);
+    CHECK(marmota_columns_json(stops, "other", NULL, 0, &json, NULL) == MARMOTA_INVALID);
+    CHECK(marmota_columns_index(stops, "other") == MARMOTA_INVALID);
+    OK(marmota_columns_free(stops));
+    CHECK(marmota_columns_count(stops, &count) == MARMOTA_HANDLE);
+    CHECK(marmota_columns_load("missing.csv", table, &stops) == MARMOTA_NOT_FOUND);
+    CHECK(marmota_columns_load("stops.csv", "{\"tables\":{}}", &stops) == MARMOTA_ARGUMENT);
+}
+
 int main(void) {
     marmota_handle server;
     uint16_t port;
@@ -174,6 +211,7 @@ int main(void) {
     services(port);
     sockets(port);
     templates();
+    columns();
     OK(marmota_server_free(server));
     puts("ok");
     return 0;
