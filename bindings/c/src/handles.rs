@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use marmota::store::Store;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
+use crate::data::transaction::TransactionObject;
 use crate::status::Failure;
-use crate::transaction::TransactionObject;
 
 /// A store, transaction, cursor, batch, subscription, server, request, call of a service, client,
 /// template, WebSocket or columns. Zero is no handle.

@@ -6,23 +6,14 @@
 // The functions are exported by name, from private modules.
 #![allow(unreachable_pub, reason = "cbindgen finds public functions")]
 
-mod batch;
 mod client;
-mod columns;
-mod cursor;
+mod data;
 mod foreign;
 mod handles;
+mod http;
 mod log_callback;
-mod request;
-mod rows;
-mod server;
-mod service;
-mod sql;
 mod status;
 mod store;
-mod subscription;
 mod template;
-mod transaction;
 mod value;
 mod version;
-mod web_socket;

@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use log::{LevelFilter, Log, Metadata, Record};
 use parking_lot::RwLock;
 
-use crate::cursor::c_name;
+use crate::data::cursor::c_name;
 use crate::foreign::{MarmotaContext, entry};
 use crate::status::Failure;
 use marmota::{Error, ErrorKind};

@@ -1,21 +1,31 @@
 //! The header is that of the sources, and the library exports the functions in it and no others.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use crate::support::{library, run};
 
+/// Adds the files of a folder and of the folders in it, without those that declare modules: cbindgen
+/// would read these modules again.
+fn add_sources(folder: &Path, sources: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("the sources") {
+        let path = entry.expect("a source").path();
+        if path.is_dir() {
+            add_sources(&path, sources);
+        } else if !path.ends_with("lib.rs") && !path.with_extension("").is_dir() {
+            sources.push(path);
+        }
+    }
+}
+
 /// Generates the header from the sources.
 fn generated() -> String {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config = cbindgen::Config::from_file(package.join("cbindgen.toml")).expect("cbindgen.toml");
-    let mut sources: Vec<_> = fs::read_dir(package.join("src"))
-        .expect("the sources")
-        .map(|entry| entry.expect("a source").path())
-        .filter(|path| !path.ends_with("lib.rs"))
-        .collect();
+    let mut sources = Vec::new();
+    add_sources(&package.join("src"), &mut sources);
     // The order of the header: what others refer to is first.
     let first = ["status.rs", "value.rs", "foreign.rs", "handles.rs", "store.rs", "rows.rs"];
     let place = |path: &Path| first.iter().position(|name| path.ends_with(name)).unwrap_or(9);

@@ -8,7 +8,7 @@ use marmota::{Error, ErrorKind};
 use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
-use crate::cursor::c_name;
+use crate::data::cursor::c_name;
 use crate::foreign::{MarmotaContext, MarmotaText, entry};
 use crate::handles::{self, CALL, MarmotaHandle};
 use crate::status::{self, Failure, MARMOTA_OK};

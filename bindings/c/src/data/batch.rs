@@ -9,9 +9,9 @@ use marmota::store::Store;
 use marmota::store::operation::Outcome;
 use marmota::store::refusal;
 
+use crate::data::rows::{changed_row, key_of, row_of, unknown_action, write_key};
 use crate::foreign::{MarmotaRow, entry, required};
 use crate::handles::{self, MarmotaHandle, Object, Owned, Target};
-use crate::rows::{changed_row, key_of, row_of, unknown_action, write_key};
 use crate::status::Failure;
 use crate::store::{MarmotaTable, table_of};
 use crate::value::MarmotaValue;
@@ -98,7 +98,9 @@ pub extern "C" fn marmota_batch_upsert(
     action: u32,
 ) -> i32 {
     entry(|| {
-        if !(crate::rows::MARMOTA_IGNORE..=crate::rows::MARMOTA_UPDATE).contains(&action) {
+        if !(crate::data::rows::MARMOTA_IGNORE..=crate::data::rows::MARMOTA_UPDATE)
+            .contains(&action)
+        {
             return Err(unknown_action(action));
         }
         add(batch, table, |table| {
@@ -257,8 +259,8 @@ fn send(
             BatchChange::Upsert { row, action } => {
                 let added = batch.insert_values(&table, &row);
                 match action {
-                    crate::rows::MARMOTA_IGNORE => added.or_ignore(),
-                    crate::rows::MARMOTA_REPLACE => added.or_replace(),
+                    crate::data::rows::MARMOTA_IGNORE => added.or_ignore(),
+                    crate::data::rows::MARMOTA_REPLACE => added.or_replace(),
                     _ => added.or_update(),
                 };
             }

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use marmota::model::{Value, ValueRef};
 use marmota::{Error, ErrorKind};
 
-use crate::cursor::{Cursor, c_name};
+use crate::data::cursor::{Cursor, c_name};
 use crate::foreign::{MarmotaRow, MarmotaText, entry, required};
 use crate::handles::{MarmotaHandle, Target};
 use crate::status::Failure;

@@ -13,10 +13,10 @@ use parking_lot::Mutex;
 
 use crate::foreign::{MarmotaContext, MarmotaText, entry, required};
 use crate::handles::{self, MarmotaHandle, Object};
-use crate::request::{self, MarmotaHandler};
-use crate::service::{self, MarmotaServiceHandler};
+use crate::http::request::{self, MarmotaHandler};
+use crate::http::service::{self, MarmotaServiceHandler};
+use crate::http::web_socket::{MarmotaSocketCallback, SocketHandler};
 use crate::status::Failure;
-use crate::web_socket::{MarmotaSocketCallback, SocketHandler};
 
 /// The maximum number of routes of a server.
 const ROUTES_MAX: usize = 10_000;

@@ -17,7 +17,7 @@ use marmota::store::live::{LiveContent, LiveRows, RowPatch};
 use marmota::{Error, ErrorKind};
 use parking_lot::Mutex;
 
-use crate::cursor::{c_name, query_of};
+use crate::data::cursor::{c_name, query_of};
 use crate::foreign::{MarmotaContext, MarmotaText, entry, required};
 use crate::handles::{self, MarmotaHandle, Object};
 use crate::status::Failure;
