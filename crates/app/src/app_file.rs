@@ -167,8 +167,7 @@ impl AppFile {
             let place = start.map(|start| toml_text::line_and_column(text, start));
             invalid(place, &format!("{}: {message}", path.join(".")))
         })?;
-        let source =
-            matches!(format, AppFormat::Toml).then(|| (name.to_owned(), text.to_owned()));
+        let source = matches!(format, AppFormat::Toml).then(|| (name.to_owned(), text.to_owned()));
         Ok(Self { document, schemas, source })
     }
 

@@ -23,13 +23,22 @@ fn a_file_that_is_not_toml_is_refused_with_its_place() {
 #[test]
 fn each_error_names_the_place_and_what_is_allowed() {
     let cases = [
-        ("text = \"txt\"", "app.toml:3:8: tables.note.fields.text: unknown variant `txt`, expected one of `boolean`"),
-        ("text = 3", "app.toml:3:8: tables.note.fields.text: invalid type: integer `3`, expected the name of a kind"),
+        (
+            "text = \"txt\"",
+            "app.toml:3:8: tables.note.fields.text: unknown variant `txt`, expected one of `boolean`",
+        ),
+        (
+            "text = 3",
+            "app.toml:3:8: tables.note.fields.text: invalid type: integer `3`, expected the name of a kind",
+        ),
         (
             "text = { kind = \"text\", unqiue = true }",
             "app.toml:3:25: tables.note.fields.text: unknown field `unqiue`, expected",
         ),
-        ("text = { kind = \"text\", default = 2026-12-31 }", "app.toml:3:35: tables.note.fields.text.default: invalid type: "),
+        (
+            "text = { kind = \"text\", default = 2026-12-31 }",
+            "app.toml:3:35: tables.note.fields.text.default: invalid type: ",
+        ),
         ("text = { unique = true }", "app.toml:3:8: tables.note.fields.text: missing field `kind`"),
         (
             "text = { kind = \"text\", min = 1 }",
