@@ -119,12 +119,14 @@ class Page:
         self.send("POST", f"/session/{self.session}/element/{focus[ELEMENT]}/value", {"text": text})
 
     def choose(self, selector, value):
-        """Chooses a value of the last list that a selector finds."""
+        """Chooses a value of the list that a selector finds."""
         self.actions += 1
-        script = """const at = [...document.querySelectorAll(arguments[0])].at(-1)
+        script = """const at = document.querySelector(arguments[0])
             at.value = arguments[1]
-            at.dispatchEvent(new Event('change'))"""
-        self.run(script, selector, value)
+            at.dispatchEvent(new Event('change'))
+            return at.value"""
+        if self.run(script, selector, value) != value:
+            raise RuntimeError(f"{selector} has no {value}")
 
     def shows(self, text):
         script = "return document.body.innerText.includes(arguments[0]) || null"
@@ -166,6 +168,7 @@ def marmota(program, page, folder):
     for name, kind in [("price", "currency"), ("picture", "file")]:
         page.press("Add field")
         page.write(name)
+        # The first list of a field is its kind.
         page.choose("fieldset.editor:last-of-type select", kind)
     # The row has no picture.
     page.press("May be NULL", "label")
@@ -178,6 +181,9 @@ def marmota(program, page, folder):
     page.fill("price", "12.50")
     page.press("Create")
     page.shows("product 1")
+    fields = pathlib.Path(folder, "shop/app.toml").read_text()
+    if 'price = "currency"' not in fields or 'kind = "file"' not in fields:
+        raise RuntimeError(f"the table has other fields: {fields}")
     return process
 
 

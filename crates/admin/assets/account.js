@@ -179,7 +179,7 @@ const request = (title, path, submit, text, hint) => {
   const email = labelled(t('Email address'), h('input', { type: 'email', autocomplete: 'email', required: true }), { hint })
   const ask = async () => {
     await send('POST', path, { email: value(email) })
-    done(t('Look into your mail'), t('If {email} can be used here, it gets a mail within a few minutes. The link in it works once.', { email: value(email) }))
+    done(t('Check your email'), t('If {email} can be used here, it gets a mail within a few minutes. The link in it works once.', { email: value(email) }))
   }
   show(title, h('p', {}, text), form([email], { submit, send: ask, fields: { email } }), links(link('sign-in', t('Sign in'))))
 }
@@ -274,7 +274,7 @@ const providersPart = identities => {
 const showCodes = codes => fill(main, h('div', { class: 'small' }, h('h1', {}, t('Recovery codes')),
   h('p', {}, t('Each of these codes replaces a code of your app, or your passkey after the password, once. Keep them where only you find them; they are not shown again.')),
   h('ul', { class: 'mono' }, codes.map(code => h('li', {}, code))),
-  button(t('Continue'), () => reload().catch(fail), { kind: 'primary' })))
+  h('div', { class: 'buttons' }, button(t('Continue'), () => reload().catch(fail), { kind: 'primary' }))))
 
 // The QR code of the server's image. The page may not parse texts (Trusted Types), so its path is copied.
 const image = (svg, text) => {

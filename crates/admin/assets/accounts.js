@@ -54,7 +54,7 @@ export const usersPage = async main => {
     const save = async () => {
       await send('POST', '/auth/invitations', { email: email.target.value, groups: chosenOf(member) })
       dialog.close()
-      notify('The mail is on its way')
+      notify('The invitation is sent')
       await again()
     }
     const dialog = openDialog('Invite a person',

@@ -100,7 +100,7 @@ const render = async () => {
     showUser()
     main.setAttribute('aria-busy', 'true')
     fill(main, place)
-    const ended = page ? await page.show(place, parts, query, go) : fill(place, h('h1', {}, 'No such page'))
+    const ended = page ? await page.show(place, parts, query, go) : fill(place, h('h1', {}, 'No such page'), h('p', {}, h('a', { href: '#/' }, 'All tables')))
     if (current !== number) { ended?.(); return }
     cleanup = ended
   } catch (error) {

@@ -116,7 +116,8 @@ export const form = (children, { submit, send, fields = {}, extra = [] }) => {
         fields[field]?.setError(t(message))
         return !fields[field]
       })
-      alert.textContent = describe({ message: error.message, errors: others })
+      // If each fault is shown at its field, the message would repeat them.
+      if (others.length > 0 || !error.errors?.length) alert.textContent = describe({ message: error.message, errors: others })
       Object.values(fields).find(field => field.target.hasAttribute('aria-invalid'))?.target.focus()
     }
     main.disabled = false

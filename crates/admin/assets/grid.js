@@ -244,7 +244,7 @@ export const tablePage = async (main, [name], query, go) => {
       const { data } = await request('GET', `/${name}?${all}`, { headers: { Accept: 'application/x-ndjson' } })
       const rows = data.split('\n').filter(Boolean).map(parse)
       download(`${name}.csv`, { columns: names, rows: rows.map(row => names.map(one => row[one])) })
-      notify(`Exported ${rows.length}`)
+      notify(`Exported ${rows.length} ${rows.length === 1 ? 'row' : 'rows'}`)
     } catch (error) { fail(error) }
   }
 

@@ -36,15 +36,19 @@ export const jobsPage = async (main, parts, query, go) => {
       h('h3', {}, 'Input'), h('pre', { tabindex: 0 }, JSON.stringify(job.input, null, 2)),
       h('div', { class: 'buttons' }, button('Close', () => dialog.close(), { kind: 'primary' })))
   }
+  const again = job => {
+    const words = job.state === 'scheduled' ? 'Run now' : 'Retry'
+    return button(words, () => act(job, 'retry', 'The job runs again'), { 'aria-label': `${words}: job ${job.id}` })
+  }
   const actions = job => h('div', { class: 'buttons' },
     button('Show', () => show(job), { 'aria-label': `Show the job ${job.id}` }),
-    ['scheduled', 'succeeded', 'failed', 'cancelled'].includes(job.state) && button(job.state === 'scheduled' ? 'Run now' : 'Retry', () => act(job, 'retry', 'The job runs again'), { 'aria-label': `Retry the job ${job.id}` }),
+    ['scheduled', 'succeeded', 'failed', 'cancelled'].includes(job.state) && again(job),
     ['scheduled', 'pending', 'running'].includes(job.state) && button('Cancel', () => cancel(job), { kind: 'danger', 'aria-label': `Cancel the job ${job.id}` }))
   const view = ([{ queues, schedules, workers }, { jobs }]) => [
     h('section', {}, h('h2', {}, 'Queues'), list('Queues', ['Queue', ...COUNTS.map(name => [name, 'number']), ['Oldest', 'number']],
       queues.map(one => [h('a', { href: of({ queue: one.queue }) }, one.queue), ...COUNTS.map(name => one[name] > 0 ? h('a', { href: of({ queue: one.queue, state: name }), 'aria-label': `${one[name]} ${name} jobs of ${one.queue}` }, String(one[name])) : '0'), age(one.oldest_pending_ms)]), 'No jobs yet.')),
-    h('section', {}, h('h2', {}, 'Jobs'), list('Jobs', ['Function', 'Queue', 'State', 'Attempts', 'Time', 'Error', h('span', { class: 'hidden' }, 'Actions')],
-      jobs.map(job => [job.function, job.queue, [stateOf(job), progressOf(job)], `${job.attempts} of ${job.attempts_max}`, time(job.finished_at ?? job.started_at ?? job.run_at), (job.error ?? '').slice(0, 200), actions(job)]), 'No such jobs.')),
+    h('section', {}, h('h2', {}, 'Jobs'), list('Jobs', ['Function', 'State', 'Attempts', 'Time', ['Error', 'long'], h('span', { class: 'hidden' }, 'Actions')],
+      jobs.map(job => [[job.function, h('p', { class: 'hint' }, job.queue)], [stateOf(job), progressOf(job)], `${job.attempts} of ${job.attempts_max}`, time(job.finished_at ?? job.started_at ?? job.run_at), (job.error ?? '').slice(0, 200), actions(job)]), 'No such jobs.')),
     h('section', {}, h('h2', {}, 'Schedules'), list('Schedules', ['Name', 'Pattern', 'Next', 'Last'], schedules.map(one => [one.name, h('code', {}, one.pattern), time(one.next_at), time(one.last_at)]), 'None.')),
     h('section', {}, h('h2', {}, 'Workers'), list('Workers', ['Name', 'Started', 'Lease until'], workers.map(one => [one.name, time(one.started_at), time(one.until)]), 'No worker is running.')),
   ]

@@ -38,7 +38,7 @@ export const logPage = async main => {
     h('h2', {}, 'Slow operations and statements'),
     list('Slow operations', ['Time', 'Operation', ['Rows', 'number'], 'User', ['Duration', 'number']], [...operations].reverse().map(one => [time(one.at), h('code', {}, one.what), String(one.rows), one.who ?? '', ms(one.seconds)]),
       from === null ? 'The option --slow-query-ms sets the limit.' : `None took ${from} ms or more.`))
-  fill(main, h('div', { class: 'title' }, h('h1', {}, 'Log'), state, h('span', { class: 'grow' }), button('Refresh slow ones', async () => showSlow(await get('/-/log'))), pause),
+  fill(main, h('div', { class: 'title' }, h('h1', {}, 'Log'), state, h('span', { class: 'grow' }), button('Refresh slow calls', async () => showSlow(await get('/-/log'))), pause),
     h('div', { class: 'row' }, filter, kind), shown, slow)
   show()
   shown.scrollTop = shown.scrollHeight

@@ -47,7 +47,7 @@ const size = bytes => `${(bytes / 1024 ** 2).toFixed(1)} MiB`
 const PLOTS = [
   ['Requests per second', short, [['all', rate(name => name.startsWith('marmota_http_requests_total{'))]]],
   ['Errors per second', short, [['5xx', rate(statuses('5'))], ['4xx', rate(statuses('4'))]]],
-  ['Latency', value => `${short(value)} ms`, [['half', quantile(0.5)], ['99 %', quantile(0.99)]]],
+  ['Latency', value => `${short(value)} ms`, [['median', quantile(0.5)], ['p99', quantile(0.99)]]],
   ['Connections', value => String(Math.round(value)), [['open', gauge('marmota_http_connections')]]],
   ['Memory', size, [['resident', gauge('process_resident_memory_bytes')]]],
 ]

@@ -33,7 +33,7 @@ const sections = (now, earlier) => {
   const known = ['verbs', 'slow', 'class_ends_us', 'sessions', 'at']
   return [
     now.verbs && h('section', {}, h('h2', {}, 'Operations'),
-      list('Operations', ['Table', 'Operation', ['Count', 'number'], ['Per second', 'number'], ['Errors', 'number'], ['Rows', 'number'], ['Mean', 'number'], ['Half', 'number'], ['99 %', 'number']],
+      list('Operations', ['Table', 'Operation', ['Count', 'number'], ['Per second', 'number'], ['Errors', 'number'], ['Rows', 'number'], ['Mean', 'number'], ['Median', 'number'], ['p99', 'number']],
         verbs.map(verb => [verb.table || h('span', { class: 'muted' }, 'internal'), verb.verb, show(verb.count), rate(verb), show(verb.errors), show(verb.rows),
           duration(verb.count ? verb.seconds / verb.count : 0), quantile(verb, now.class_ends_us, 0.5), quantile(verb, now.class_ends_us, 0.99)]))),
     now.slow && h('section', {}, h('h2', {}, 'Slow operations'), slow(now.slow)),

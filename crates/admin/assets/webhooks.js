@@ -98,7 +98,7 @@ export const webhookPage = async (main, [name], query, go) => {
   const older = next && `${pathOf(name)}?${new URLSearchParams({ ...state && { state }, before: next })}`
   fill(main, h('p', { class: 'crumbs' }, h('a', { href: '#/webhooks' }, 'Webhooks')),
     h('div', { class: 'title' }, h('h1', {}, `Webhook ${name}`), h('span', { class: 'grow' }),
-      button('Send failed ones again', () => replay({ failed: true }))),
+      button('Send failed deliveries again', () => replay({ failed: true }))),
     h('p', {}, stateOf(webhook)), choose,
     list('Deliveries', ['Change', 'Row', 'State', 'Attempts', 'Time', h('span', { class: 'hidden' }, 'Actions')], deliveries.map(delivery => [
       delivery.event, delivery.row, [h('span', { class: 'tag' }, delivery.state), delivery.status && ` ${delivery.status}`], String(delivery.attempts), time(delivery.created_at),

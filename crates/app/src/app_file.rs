@@ -1,12 +1,13 @@
 //! The application file: reading, checking, adding its tables to a store, and writing it.
 
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
 use indexmap::IndexMap;
 use marmota_model::{Error, ErrorKind, Result, Schema};
-use marmota_store::StoreBuilder;
 use marmota_store::rights::Grant;
+use marmota_store::{Store, StoreBuilder};
 use toml_edit::DocumentMut;
 
 use crate::document::{AppDocument, GroupDocument, TableDocument};
@@ -48,6 +49,8 @@ const BYTES_MAX: u64 = 4 << 20;
 pub struct AppFile {
     document: AppDocument,
     schemas: Vec<Schema>,
+    /// The name and the text of a file in TOML, for the places of errors.
+    source: Option<(String, String)>,
 }
 
 /// A group of users in an application file, and the rights of its members.
@@ -113,7 +116,8 @@ impl AppFile {
     /// ```
     /// use marmota_app::AppFile;
     /// let error = AppFile::parse_toml("[tables.note.fields]\nid = { kind = \"int\" }\n").unwrap_err();
-    /// assert!(error.message().starts_with("app.toml:2:15: unknown variant `int`, expected one of"));
+    /// let expected = "app.toml:2:15: tables.note.fields.id.kind: unknown variant `int`, expected one of";
+    /// assert!(error.message().starts_with(expected));
     /// ```
     pub fn parse_toml(text: &str) -> Result<Self> {
         Self::parse(text, AppFormat::Toml, "app.toml")
@@ -144,9 +148,9 @@ impl AppFile {
         };
         let document: AppDocument = match format {
             AppFormat::Toml => toml_edit::de::from_str(text).map_err(|error| {
-                let start = error.span().map(|span| span.start);
-                let place = start.map(|start| toml_text::line_and_column(text, start));
-                invalid(place, error.message())
+                let span = error.span().unwrap_or_default();
+                let place = toml_text::line_and_column(text, span.start);
+                invalid(Some(place), &toml_message(text, span, error.message()))
             })?,
             AppFormat::Json => serde_json::from_str(text).map_err(|error| {
                 let message = error.to_string();
@@ -163,7 +167,8 @@ impl AppFile {
             let place = start.map(|start| toml_text::line_and_column(text, start));
             invalid(place, &format!("{}: {message}", path.join(".")))
         })?;
-        Ok(Self { document, schemas })
+        let source = matches!(format, AppFormat::Toml).then(|| (name.to_owned(), text.to_owned()));
+        Ok(Self { document, schemas, source })
     }
 
     /// Creates a file from the tables and groups of a program.
@@ -202,7 +207,7 @@ impl AppFile {
         let document = AppDocument { tables, groups, webhooks: IndexMap::new() };
         let schemas = self::schemas(&document)
             .map_err(|fault| Error::new(ErrorKind::Invalid, fault.message))?;
-        Ok(Self { document, schemas })
+        Ok(Self { document, schemas, source: None })
     }
 
     /// Returns the schemas of the tables, in their order.
@@ -286,6 +291,7 @@ impl AppFile {
             Ok((name, document))
         });
         self.document.webhooks = documents.collect::<Result<_>>()?;
+        self.source = None;
         webhook::check(&self.document.webhooks, &self.schemas).map_err(|fault| {
             let message = format!("{}: {}", fault.path.join("."), fault.message);
             Error::new(ErrorKind::Invalid, message)
@@ -313,7 +319,8 @@ impl AppFile {
     /// Checks the grants of the groups against the tables of a store.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] with the group, the number of the grant, and what is wrong.
+    /// [`ErrorKind::Invalid`] with the place, the group, the number of the grant, and what is wrong.
+    /// Only a file in TOML has places.
     ///
     /// ```
     /// use marmota_app::AppFile;
@@ -328,19 +335,31 @@ impl AppFile {
     /// "#)?;
     /// let store = app.add_to(Store::builder(Memory::new())).open()?;
     /// let error = app.check_groups(&store).unwrap_err();
-    /// assert_eq!(error.message(), "groups.member.grants[0]: there is no table `tags`; there are: tag");
+    /// let expected = "app.toml:5:5: groups.member.grants[0]: there is no table `tags`; there are: tag";
+    /// assert_eq!(error.message(), expected);
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
-    pub fn check_groups(&self, store: &marmota_store::Store) -> Result<()> {
+    pub fn check_groups(&self, store: &Store) -> Result<()> {
         for (name, group) in &self.document.groups {
             for (number, grant) in group.grants.iter().enumerate() {
                 grant.check(store.registry()).map_err(|error| {
-                    let message = format!("groups.{name}.grants[{number}]: {}", error.message());
-                    Error::new(ErrorKind::Invalid, message)
+                    let number = number.to_string();
+                    let mut path = ["groups", name, "grants", &number].map(str::to_owned).to_vec();
+                    let message = format!("{}: {}", toml_text::keys(&path), error.message());
+                    path.push(key_at_fault(grant, store).to_owned());
+                    Error::new(ErrorKind::Invalid, format!("{}{message}", self.place_of(&path)))
                 })?;
             }
         }
         Ok(())
+    }
+
+    /// Returns the place of a path of keys as the begin of a message; empty without a text in TOML.
+    fn place_of(&self, path: &[String]) -> String {
+        let Some((name, text)) = &self.source else { return String::new() };
+        let start = toml_text::start_of(text, path).unwrap_or(0);
+        let (line, column) = toml_text::line_and_column(text, start);
+        format!("{name}:{line}:{column}: ")
     }
 
     /// Returns the file as TOML: a section for each table, a line for each field.
@@ -405,6 +424,33 @@ impl AppFile {
         let document = toml_edit::ser::to_document(&self.document).unwrap_or_default();
         toml_text::laid_out(&document)
     }
+}
+
+/// Returns the message of a fault in TOML, with the keys of the value or the key that is repeated.
+fn toml_message(text: &str, span: Range<usize>, message: &str) -> String {
+    if message == "duplicate key" {
+        return format!("duplicate key `{}`", text.get(span).unwrap_or_default());
+    }
+    let mut path = toml_text::path_at(text, span.start);
+    if message.starts_with("unknown field") {
+        path.pop();
+    }
+    match path.as_slice() {
+        [] => message.to_owned(),
+        path => format!("{}: {message}", toml_text::keys(path)),
+    }
+}
+
+/// Returns the key of a grant that is wrong: the one without which the rest is valid.
+fn key_at_fault(grant: &Grant, store: &Store) -> &'static str {
+    let is_valid = |grant: Grant| grant.check(store.registry()).is_ok();
+    if grant.rule.is_some() && is_valid(Grant { rule: None, ..grant.clone() }) {
+        return "rule";
+    }
+    if grant.fields.is_some() && is_valid(Grant { fields: None, ..grant.clone() }) {
+        return "fields";
+    }
+    if is_valid(Grant { except: Vec::new(), ..grant.clone() }) { "except" } else { "table" }
 }
 
 /// Reads a file of a limited size as text.

@@ -131,8 +131,8 @@ impl SettingsFile {
             let place = place(key_span.map_or(0, |span| span.start));
             let Some((values, is_boolean)) = values_of(item) else {
                 let message = format!(
-                    "{place}: `{key}` is a {}; a setting is a boolean, a number, a text or a list of \
-                     texts",
+                    "{place}: `{key}` has the type {}; a setting is a boolean, a number, a text or a \
+                     list of texts",
                     item.type_name()
                 );
                 return Err(Error::new(ErrorKind::Invalid, message));

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use toml_edit::{
-    Array, ArrayOfTables, Document, DocumentMut, InlineTable, Item, Table, TableLike, Value,
+    Array, ArrayOfTables, Document, DocumentMut, InlineTable, Item, Key, Table, TableLike, Value,
 };
 
 /// Returns the line and column of a byte, both from 1. A column counts characters.
@@ -19,15 +19,65 @@ pub(crate) fn start_of(text: &str, path: &[String]) -> Option<usize> {
     let mut item = document.as_item();
     let mut span: Option<Range<usize>> = None;
     for name in path {
-        let Some((key, value)) = item.as_table_like().and_then(|table| table.get_key_value(name))
-        else {
-            break;
+        let entry = item.as_table_like().and_then(|table| table.get_key_value(name));
+        let (key, value) = match (entry, name.parse::<usize>()) {
+            (Some((key, value)), _) => (Some(key), value),
+            (None, Ok(number)) => match item.get(number) {
+                Some(value) => (None, value),
+                None => break,
+            },
+            (None, Err(_)) => break,
         };
         // A table's own span can be that of its header; the key is where a reader looks.
-        span = key.span().or_else(|| value.span()).or(span);
+        span = key.and_then(Key::span).or_else(|| value.span()).or(span);
         item = value;
     }
     span.map(|span| span.start)
+}
+
+/// Returns the keys from the root to the value that has a byte, as far as the text is TOML.
+pub(crate) fn path_at(text: &str, byte: usize) -> Vec<String> {
+    let mut path = Vec::new();
+    if let Ok(document) = Document::parse(text) {
+        find_byte(document.as_item(), byte, &mut path);
+    }
+    path
+}
+
+/// Adds the keys from an item to the part of it that has a byte. Returns false if no part has it.
+fn find_byte(item: &Item, byte: usize, path: &mut Vec<String>) -> bool {
+    let has = |span: Option<Range<usize>>| span.is_some_and(|span| span.contains(&byte));
+    let tables = item.as_array_of_tables().map_or(0, ArrayOfTables::len);
+    let rows = (0..tables).map(|number| (number.to_string(), None, item.get(number)));
+    let entries = item.as_table_like().into_iter().flat_map(|table| {
+        let keys = table.iter().map(|(name, _)| name);
+        keys.map(|name| (name.to_owned(), table.key(name), table.get(name)))
+    });
+    for (name, key, value) in rows.chain(entries) {
+        let Some(value) = value else { continue };
+        path.push(name);
+        if has(key.and_then(Key::span)) || find_byte(value, byte, path) || has(value.span()) {
+            return true;
+        }
+        path.pop();
+    }
+    false
+}
+
+/// Returns a path of keys as a text: `groups.staff.grants[0].rule`.
+pub(crate) fn keys(path: &[String]) -> String {
+    let mut text = String::new();
+    for name in path {
+        match name.parse::<usize>() {
+            Ok(number) => text.push_str(&format!("[{number}]")),
+            Err(_) if text.is_empty() => text.push_str(name),
+            Err(_) => {
+                text.push('.');
+                text.push_str(name);
+            }
+        }
+    }
+    text
 }
 
 /// Lays out a document: a section for each table and its fields, a line for each field.

@@ -327,7 +327,7 @@ impl Auth {
     /// As [`Auth::remove_group`] and [`Auth::set_group_in`].
     pub fn remove_group_in(&self, tx: &Transaction, name: &str) -> Result<()> {
         if tx.delete_where::<Group>(Group::NAME.eq(name)).run()? == 0 {
-            return Err(Error::new(ErrorKind::NotFound, "there is no such group"));
+            return Err(Error::new(ErrorKind::NotFound, format!("there is no group `{name}`")));
         }
         self.0.changed(tx, SecurityEvent::GroupRemoved { name: name.to_owned() })
     }

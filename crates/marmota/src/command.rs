@@ -373,7 +373,7 @@ impl Command {
             .args_conflicts_with_subcommands(true);
         let parser = match self.version {
             "" => parser,
-            version => parser.version(version).long_version(program::long(version)),
+            version => parser.version(version).long_version(program::long(version, self.commit)),
         };
         let parser = parser.subcommands(self.own.iter().map(|(command, _)| command.clone()));
         #[cfg(feature = "app")]
@@ -429,7 +429,6 @@ impl Command {
         }
     }
 
-    /// Returns the name of the running program, for hints.
     /// Returns the URL from the arguments, or the program's default.
     fn url<'u>(&'u self, database: &'u Database) -> &'u str {
         database.db.as_deref().unwrap_or(self.db)

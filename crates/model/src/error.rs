@@ -171,6 +171,10 @@ pub struct Violation {
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Of a field that does not exist, the name is at fault, and not its value.
+        if self.rule == "unknown" {
+            return write!(f, "field `{}`: {}", self.field, self.message);
+        }
         write!(f, "field `{}` = {}: {} (rule {})", self.field, self.value, self.message, self.rule)
     }
 }

@@ -182,12 +182,16 @@ impl TableSteps<'_> {
     /// statements to run before.
     pub fn drop_column(&mut self, name: &str, needed: bool, values: i64, mut first: Vec<String>) {
         let table = self.table.name();
-        let what = match needed {
-            true => format!(
+        let why = match needed {
+            true => {
                 "the column is NOT NULL without a default in the database, but the model has no \
-                 such field, so rows could not be inserted; its {values} values would be lost"
-            ),
-            false => format!("the model has no such field; its {values} values would be lost"),
+                 such field, so rows could not be inserted"
+            }
+            false => "the model has no such field",
+        };
+        let what = match values {
+            1 => format!("{why}; its value in 1 row would be lost"),
+            values => format!("{why}; its values in {values} rows would be lost"),
         };
         let way_out = format!(
             "add the field, or drop the column (ALTER TABLE {table} DROP COLUMN {name}, or \

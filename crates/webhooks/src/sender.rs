@@ -93,6 +93,9 @@ fn text_of(error: &Error) -> String {
     match error {
         Error::HostNotFound => "the name of the host has no address".to_owned(),
         Error::Timeout(of) => format!("no answer in time ({of})"),
+        Error::RequireHttpsOnly(url) => format!(
+            "{url} is not https: use an https URL, or permit others (--webhook-allow-private)"
+        ),
         error => error.to_string(),
     }
 }

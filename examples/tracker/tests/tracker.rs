@@ -112,7 +112,7 @@ fn a_person_signs_up_and_sees_what_others_add() {
         page.press("Create an account").await;
         page.fill("Email address", "ann@example.org").await;
         page.press("Continue").await;
-        page.shows("Look into your mail").await;
+        page.shows("Check your email").await;
         let token = catcher.mail(0).unwrap().token();
         page.open("about:blank").await;
         page.open(&format!("{url}/account?next=/#/join/{token}")).await;

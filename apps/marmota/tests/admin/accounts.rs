@@ -101,7 +101,7 @@ fn a_person_signs_up_and_protects_the_account() {
         page.fill("Email address", ANN).await;
         page.is_accessible("account-sign-up").await;
         page.press("Continue").await;
-        page.shows("Look into your mail").await;
+        page.shows("Check your email").await;
         page.is_accessible("account-mail").await;
 
         // The link of the mail makes the account, once.
@@ -170,7 +170,7 @@ fn a_person_signs_up_and_protects_the_account() {
         page.press("Sign in by email").await;
         page.fill("Email address", ANN).await;
         page.press("Send link").await;
-        page.shows("Look into your mail").await;
+        page.shows("Check your email").await;
         let token = catcher.mail(1).unwrap().token();
         page.open("about:blank").await;
         page.open(&format!("{account}#/login-link/{token}")).await;

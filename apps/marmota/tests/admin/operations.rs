@@ -135,7 +135,7 @@ async fn log(page: &Browser, program: &Program, name: &str) {
     assert_eq!(send(page, "GET", "/person?limit=7", &json!(null)).await, 200);
     page.wait("document.querySelector('.log').textContent.includes('GET /api/person?limit=7')")
         .await;
-    page.press("Refresh slow ones").await;
+    page.press("Refresh slow calls").await;
     page.shows("list of person").await;
     page.is_accessible(name).await;
 }

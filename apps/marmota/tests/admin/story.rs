@@ -138,7 +138,7 @@ async fn file(page: &Browser, program: &Program) {
 /// Finds a slow query; sets a schedule of backups, and makes one.
 async fn slow_query_and_backup(page: &Browser, program: &Program) {
     page.press("Log").await;
-    page.press("Refresh slow ones").await;
+    page.press("Refresh slow calls").await;
     page.shows("list of product").await;
     page.press("Backups").await;
     page.shows("No schedule.").await;

@@ -55,5 +55,9 @@ fn a_webhook_is_made_and_its_delivery_is_sent_again() {
         page.shows("1 sent again").await;
         page.press("Show").await;
         page.shows("the receiver answered 503").await;
+        page.press("Close").await;
+        page.press("Jobs").await;
+        page.shows("Run now").await;
+        page.is_accessible("jobs-scheduled").await;
     });
 }

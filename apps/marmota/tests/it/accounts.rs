@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 use crate::application::Served;
 use crate::program::Folder;
 
+/// The default port may be used by another program of this machine.
+const ANY_PORT: &str = "--listen=127.0.0.1:0";
+
 /// Returns the JSON that a subcommand prints.
 fn printed(folder: &Folder, words: &[&str]) -> Value {
     serde_json::from_str(&folder.run(words).with(0)).unwrap()
@@ -121,7 +124,7 @@ fn a_table_of_an_application_file_needs_a_recent_authentication() {
 fn logs_and_backups_are_not_for_everyone() {
     let folder = Folder::new();
     for option in ["--live-log=10", "--backups=backups"] {
-        let said = folder.run(&["serve", option]).with(1);
+        let said = folder.run(&["serve", ANY_PORT, option]).with(1);
         let (name, _) = option.split_once('=').unwrap();
         assert!(said.contains(&format!("{name} is for administrators")), "{said}");
         assert!(said.contains("add --auth"), "{said}");
@@ -132,11 +135,11 @@ fn logs_and_backups_are_not_for_everyone() {
 #[cfg(feature = "passkeys")]
 fn passkeys_need_users_and_the_public_url() {
     let folder = Folder::new();
-    let said = folder.run(&["serve", "--passkeys"]).with(1);
+    let said = folder.run(&["serve", ANY_PORT, "--passkeys"]).with(1);
     assert!(said.contains("--passkeys is for users: add --auth"), "{said}");
-    let said = folder.run(&["serve", "--auth", "--passkeys"]).with(1);
+    let said = folder.run(&["serve", ANY_PORT, "--auth", "--passkeys"]).with(1);
     assert!(said.contains("add --public-url"), "{said}");
     let url = "--public-url=http://192.0.2.1";
-    let said = folder.run(&["serve", "--auth", "--passkeys", url]).with(1);
+    let said = folder.run(&["serve", ANY_PORT, "--auth", "--passkeys", url]).with(1);
     assert!(said.contains("`http://192.0.2.1`: its host is an address"), "{said}");
 }

@@ -192,14 +192,15 @@ fn errors_of_files_have_places() {
     fs::write(&path, text.replace("not_empty", "not_emty")).unwrap();
     for words in [&["schema", "check"][..], &["serve"], &["migrate"]] {
         let said = folder.run(words).with(1);
-        assert!(said.contains("app.toml:9:37: unknown field `not_emty`"), "{said}");
+        assert!(
+            said.contains("app.toml:9:37: tables.note.fields.text: unknown field `not_emty`"),
+            "{said}"
+        );
     }
     fs::write(&path, text.replace("table = \"note\"", "table = \"notes\"")).unwrap();
     let said = folder.run(&["schema", "check"]).with(1);
-    assert!(
-        said.contains("app.toml: groups.everyone.grants[0]: there is no table `notes`"),
-        "{said}"
-    );
+    let expected = "app.toml:16:1: groups.everyone.grants[0]: there is no table `notes`";
+    assert!(said.contains(expected), "{said}");
     fs::remove_file(&path).unwrap();
     let config = folder.0.path().join("marmota.toml");
     let cases = [
@@ -211,7 +212,7 @@ fn errors_of_files_have_places() {
         ("\nthreads = 0", "marmota.toml:2:1: `threads` = 0: must be at least 1"),
         ("threads = [1, 2]", "marmota.toml:1:1: `threads` = 1,2: must be a single value"),
         ("listen = true", "marmota.toml:1:1: `listen` = true: must not be a boolean"),
-        ("[tls]", "marmota.toml:1:2: `tls` is a table; a setting is a boolean, a number"),
+        ("[tls]", "marmota.toml:1:2: `tls` has the type table; a setting is a boolean, a number"),
         ("auth = ", "marmota.toml:1:8: "),
     ];
     for (text, expected) in cases {

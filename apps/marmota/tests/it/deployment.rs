@@ -198,7 +198,7 @@ fn manual_pages_and_the_version_describe_the_build() {
     assert_eq!(short, format!("marmota {}\n", env!("CARGO_PKG_VERSION")));
     let long = folder.run(&["version", "--verbose"]).with(0);
     assert!(long.starts_with(short.trim_end()), "{long}");
-    assert!(long.contains("\nSQLite 3.") && long.contains("\ntarget "), "{long}");
+    assert!(long.contains("\nSQLite 3.") && long.contains("\ntarget: "), "{long}");
     let json: Value = serde_json::from_str(&folder.run(&["version", "--json"]).with(0)).unwrap();
     let features = json["features"].as_array().unwrap();
     assert!(features.contains(&"sqlite".into()) && features.contains(&"admin".into()), "{json}");

@@ -108,9 +108,11 @@ fn the_version_lists_features_and_the_sqlite_version() {
     assert_eq!(short, format!("marmota {}\n", env!("CARGO_PKG_VERSION")));
     let long = folder.run(&["--version"]).with(0);
     assert!(long.starts_with(short.trim_end()), "{long}");
-    for part in ["features: sqlite, ", "remote", "\nSQLite 3."] {
+    for part in ["library: marmota ", "features: sqlite, ", "remote", "\nSQLite 3.", "\ntarget: "] {
         assert!(long.contains(part), "{long}");
     }
+    assert_eq!(folder.run(&["version", "--verbose"]).with(0), long);
+    assert_eq!(folder.run(&["--version", "--verbose"]).with(0), long);
 }
 
 #[test]

@@ -1,7 +1,9 @@
 //! What is wrong in a file is reported with its place and what is allowed.
 
 use marmota_app::AppFile;
+use marmota_memory::Memory;
 use marmota_model::ErrorKind;
+use marmota_store::Store;
 
 /// Returns the message of the error of a table with these lines of fields.
 fn of_fields(fields: &str) -> String {
@@ -21,14 +23,23 @@ fn a_file_that_is_not_toml_is_refused_with_its_place() {
 #[test]
 fn each_error_names_the_place_and_what_is_allowed() {
     let cases = [
-        ("text = \"txt\"", "app.toml:3:8: unknown variant `txt`, expected one of `boolean`"),
-        ("text = 3", "app.toml:3:8: invalid type: integer `3`, expected the name of a kind"),
+        (
+            "text = \"txt\"",
+            "app.toml:3:8: tables.note.fields.text: unknown variant `txt`, expected one of `boolean`",
+        ),
+        (
+            "text = 3",
+            "app.toml:3:8: tables.note.fields.text: invalid type: integer `3`, expected the name of a kind",
+        ),
         (
             "text = { kind = \"text\", unqiue = true }",
-            "app.toml:3:25: unknown field `unqiue`, expected",
+            "app.toml:3:25: tables.note.fields.text: unknown field `unqiue`, expected",
         ),
-        ("text = { kind = \"text\", default = 2026-12-31 }", "app.toml:3:35: invalid type: "),
-        ("text = { unique = true }", "app.toml:3:8: missing field `kind`"),
+        (
+            "text = { kind = \"text\", default = 2026-12-31 }",
+            "app.toml:3:35: tables.note.fields.text.default: invalid type: ",
+        ),
+        ("text = { unique = true }", "app.toml:3:8: tables.note.fields.text: missing field `kind`"),
         (
             "text = { kind = \"text\", min = 1 }",
             "app.toml:3:25: tables.note.fields.text.min: `min` is for fields of kind integer; for other",
@@ -62,6 +73,17 @@ fn each_error_names_the_place_and_what_is_allowed() {
             "app.toml:3:1: tables.note.fields.text: field `text` of model `note`: a computed field",
         ),
         (
+            "state = { kind = \"enum\", values = [\"open\", \"shut\"], default = \"c\" }",
+            "app.toml:3:1: tables.note.fields.state: field `state` of model `note`: the default is \
+             \"c\", not one of the field's names: open, shut",
+        ),
+        ("id = \"text\"", "app.toml:3:1: duplicate key `id`"),
+        (
+            "[[groups.staff.grants]]\ntable = \"note\"\nrights = [\"reed\"]",
+            "app.toml:5:11: groups.staff.grants[0].rights: unknown variant `reed`, expected one of",
+        ),
+        ("[table.x]", "app.toml:3:2: unknown field `table`, expected one of `tables`"),
+        (
             "text = { kind = \"text\", pattern = \"(\" }",
             "app.toml:3:1: tables.note.fields.text: field `text` of model `note`: ",
         ),
@@ -69,6 +91,29 @@ fn each_error_names_the_place_and_what_is_allowed() {
     for (field, expected) in cases {
         let message = of_fields(field);
         assert!(message.starts_with(expected), "{field}\n{message}");
+    }
+}
+
+#[test]
+fn a_grant_that_does_not_fit_its_table_is_reported_at_its_key() {
+    let of_grant = |lines: &str| {
+        let text = format!(
+            "[tables.note.fields]\nid = {{ kind = \"integer\", role = \"key\" }}\n\
+             [[groups.staff.grants]]\nrights = [\"read\"]\n{lines}"
+        );
+        let app = AppFile::parse_toml(&text).unwrap();
+        let store = app.add_to(Store::builder(Memory::new())).open().unwrap();
+        app.check_groups(&store).unwrap_err().message().to_owned()
+    };
+    let note = "table = \"note\"\n";
+    for (lines, expected) in [
+        ("table = \"notes\"".to_owned(), "5:1: groups.staff.grants[0]: there is no table `notes`"),
+        (format!("{note}rule = \"title = 1\""), "6:1: groups.staff.grants[0]: field `title`: "),
+        (format!("{note}fields = [\"title\"]"), "6:1: groups.staff.grants[0]: field `title`: "),
+        (format!("{note}except = [\"title\"]"), "6:1: groups.staff.grants[0]: field `title`: "),
+    ] {
+        let message = of_grant(&lines);
+        assert!(message.starts_with(&format!("app.toml:{expected}")), "{lines}\n{message}");
     }
 }
 

@@ -60,11 +60,13 @@ impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Bind { address, source } => {
-                write!(
-                    f,
-                    "cannot listen on {address}: {source}; choose another address, or stop the \
-                     program that uses it"
-                )
+                let way_out = match source.kind() {
+                    io::ErrorKind::InvalidInput => {
+                        "write it such as 127.0.0.1:8080 or unix:/run/service.sock"
+                    }
+                    _ => "choose another address, or stop the program that uses it",
+                };
+                write!(f, "cannot listen on {address}: {source}; {way_out}")
             }
             Self::Route(error) => error.fmt(f),
             Self::Name(name) => {

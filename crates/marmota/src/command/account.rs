@@ -283,7 +283,10 @@ impl Group {
                 }
                 GroupAction::Set { name, grants, output } => {
                     let grants: Vec<Grant> = serde_json::from_str(grants).map_err(|error| {
-                        format!("the rights are not a JSON array of grants: {error}")
+                        format!(
+                            "the rights are not a JSON array of grants, such as \
+                             [{{\"table\":\"note\",\"rights\":[\"read\"]}}]: {error}"
+                        )
                     })?;
                     auth.set_group(name, &grants)?;
                     let json = || json!({ "name": name, "grants": grants });

@@ -130,9 +130,13 @@ pub fn enum_value(kind: &Kind, name: &str) -> Option<EnumValue> {
 /// Converts a constant of a schema to a value of its field's kind.
 pub(crate) fn literal_value(field: &Field, literal: &Literal) -> Result<Value, String> {
     let value = match (&field.kind, literal) {
-        (_, Literal::Text(text)) => {
-            parse(&field.kind, text).map_err(|what| format!("{text:?}, not {what}"))?
-        }
+        (_, Literal::Text(text)) => parse(&field.kind, text).map_err(|what| match &field.kind {
+            Kind::Enum { variants, .. } => {
+                let names: Vec<&str> = variants.iter().map(|variant| &*variant.name).collect();
+                format!("{text:?}, not {what}: {}", names.join(", "))
+            }
+            _ => format!("{text:?}, not {what}"),
+        })?,
         (Kind::Currency, Literal::Int(whole)) => {
             let text = whole.to_string();
             return parse(&field.kind, &text)

@@ -235,12 +235,12 @@ fn check_names(schema: &Schema) -> Result<()> {
 
 fn check_key(schema: &Schema) -> Result<KeyKind> {
     let Some(field) = schema.fields.get(schema.key) else {
-        return Err(refuse(schema, None, "the model has no key; give one field the role Key"));
+        return Err(refuse(schema, None, "the model has no key; give one field the role `key`"));
     };
     if schema.fields.iter().filter(|field| field.role == Role::Key).count() != 1
         || field.role != Role::Key
     {
-        return Err(refuse(schema, Some(field), "exactly one field must have the role Key"));
+        return Err(refuse(schema, Some(field), "exactly one field must have the role `key`"));
     }
     if field.nullable {
         return Err(refuse(schema, Some(field), "a key cannot be NULL"));

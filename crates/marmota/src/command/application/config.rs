@@ -141,6 +141,9 @@ fn current(command: &Command) -> std::result::Result<Vec<Setting>, Box<dyn std::
             values.map(|value| without_password(&value.to_string_lossy())).collect();
         let value = match values.is_empty() {
             true if is_flag(argument) => "false".to_owned(),
+            // The program has the defaults of these.
+            true if key == "listen" => command.listen.to_owned(),
+            true if key == "db" => command.db.to_owned(),
             true => "-".to_owned(),
             false => values.join(","),
         };

@@ -139,7 +139,11 @@ fn file(command: &Command) -> Result<Rc<AppFile>, Box<dyn std::error::Error>> {
 fn check(command: &Command, output: JsonOutput) -> Done {
     let app = file(command)?;
     let path = command.files.path().unwrap_or_else(|| "app.toml".as_ref()).display();
-    command.files.check(&app).map_err(|error| format!("{path}: {}", error.message()))?;
+    // A fault with a place begins with the path.
+    command.files.check(&app).map_err(|error| match error.message() {
+        message if message.starts_with(&format!("{path}:")) => message.to_owned(),
+        message => format!("{path}: {message}"),
+    })?;
     let (tables, groups) = (app.schemas().len(), app.groups().len());
     output.report(
         || json!({ "file": path.to_string(), "tables": tables, "groups": groups }),

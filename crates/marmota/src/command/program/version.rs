@@ -3,11 +3,11 @@
 //! ```text
 //! $ people version --verbose
 //! people 1.4.0
-//! marmota 0.1.0
+//! library: marmota 0.1.0
 //! features: sqlite, remote, auth, tls, compression
 //! SQLite 3.54.1
-//! commit 5f0c1e7a9d42
-//! target x86_64-linux, gnu
+//! commit: 5f0c1e7a9d42
+//! target: x86_64-linux, gnu
 //! ```
 
 use std::process::ExitCode;
@@ -76,10 +76,7 @@ impl Version {
                 })
             },
             || match self.verbose {
-                true => {
-                    let commit = command.commit.unwrap_or("unknown");
-                    format!("{name} {}\ncommit {commit}\ntarget {}", long(version), target())
-                }
+                true => format!("{name} {}", long(version, command.commit)),
                 false => format!("{name} {version}"),
             },
         )?;
@@ -104,13 +101,15 @@ fn features() -> String {
 }
 
 /// Returns the program's version and, on further lines, its build options.
-pub(in crate::command) fn long(version: &str) -> String {
-    let mut text = format!("{version}\nmarmota {}\nfeatures: {}", marmota_version(), features());
-    if let Some(sqlite) = sqlite() {
-        text.push_str("\nSQLite ");
-        text.push_str(sqlite);
-    }
-    text
+pub(in crate::command) fn long(version: &str, commit: Option<&str>) -> String {
+    let sqlite = sqlite().map(|version| format!("SQLite {version}\n")).unwrap_or_default();
+    format!(
+        "{version}\nlibrary: marmota {}\nfeatures: {}\n{sqlite}commit: {}\ntarget: {}",
+        marmota_version(),
+        features(),
+        commit.unwrap_or("unknown"),
+        target(),
+    )
 }
 
 /// Returns the same in one line.

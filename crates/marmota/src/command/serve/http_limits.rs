@@ -87,6 +87,8 @@ pub(super) fn positive<T: FromStr<Err: ToString> + Default + PartialEq>(
     match text.parse::<T>() {
         Ok(number) if number == T::default() => Err("must be at least 1".to_owned()),
         Ok(number) => Ok(number),
-        Err(error) => Err(error.to_string()),
+        // Too many digits, for example.
+        Err(error) if text.bytes().all(|byte| byte.is_ascii_digit()) => Err(error.to_string()),
+        Err(_) => Err("must be a number, at least 1".to_owned()),
     }
 }
