@@ -167,6 +167,9 @@ impl MemorySession {
                 _ => {}
             }
         }
+        if operation.is_write() || matches!(operation, Operation::Begin) {
+            self.shared.check_writable()?;
+        }
         match operation {
             Operation::Begin => {
                 return Ok(if self.begin()? { Attempt::Done } else { Attempt::Kept });
@@ -199,7 +202,9 @@ impl MemorySession {
         else {
             return Attempt::Done;
         };
-        self.shared.shorten_log(journal);
+        if journal.is_long() {
+            self.shared.shorten_log(journal);
+        }
         match journal.request_sync(position, durability) {
             true => Attempt::Written(position),
             false => Attempt::Done,

@@ -27,10 +27,10 @@ const CHANGES: u8 = 2;
 
 /// A table in a list of tables.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Definition {
-    pub(super) name: String,
-    pub(super) key: usize,
-    pub(super) fields: Vec<(String, ValueForm)>,
+pub(crate) struct Definition {
+    pub(crate) name: String,
+    pub(crate) key: usize,
+    pub(crate) fields: Vec<(String, ValueForm)>,
 }
 
 /// Writes a list of tables.
@@ -121,23 +121,23 @@ fn write_image(out: &mut Vec<u8>, locked: &LockedTables<'_>, table: u32, row: u3
 }
 
 /// A payload that was read.
-pub(super) enum Payload {
+pub(crate) enum Payload {
     Tables { schema: u32, definitions: Vec<Arc<Definition>> },
     Changes(Vec<Change>),
 }
 
 /// The change of one row.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Change {
-    pub(super) table: usize,
+pub(crate) struct Change {
+    pub(crate) table: usize,
     /// The position of the key.
-    pub(super) key: Range<usize>,
+    pub(crate) key: Range<usize>,
     /// The position of the row, if it exists.
-    pub(super) row: Option<Range<usize>>,
+    pub(crate) row: Option<Range<usize>>,
 }
 
 /// Reads the payload in a part of a log; `None` if it cannot be decoded.
-pub(super) fn read(
+pub(crate) fn read(
     log: &[u8],
     payload: Range<usize>,
     definitions: &[Arc<Definition>],
