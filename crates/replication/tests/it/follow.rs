@@ -93,7 +93,10 @@ fn a_promoted_replica_fences_the_old_primary(kind: Kind) {
     let (store, follower) = place.replica("replica.db").unwrap();
     wait_until_equal(&old, &store, &follower);
     // It is open.
-    assert_eq!(kind.promote(&place.path("replica.db"), &place.url).unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(
+        kind.promote(&place.path("replica.db"), &place.url).unwrap_err().kind(),
+        ErrorKind::Busy
+    );
     store.close().unwrap();
     old.insert("while no replica followed");
     assert!(old.replicator.flush(Duration::from_secs(10)));

@@ -9,7 +9,8 @@ use marmota_derive::Model;
 use marmota_memory::Memory;
 use marmota_model::{ErrorKind, Result};
 use marmota_replication::{Follower, ReplicationOptions, Replicator};
-use marmota_store::change::ChangeRetention;
+use marmota_store::action::block_on;
+use marmota_store::change::{ChangeRetention, FeedEvent};
 use marmota_store::log_copy::{LogKind, log_path};
 use marmota_store::{Store, StoreBuilder};
 
@@ -56,9 +57,11 @@ fn readers_see_each_commit_as_a_whole(kind: Kind) {
     // A reader that waits for a commit is woken by it.
     let mut changes = store.changes().unwrap().from(primary.store.position().unwrap()).unwrap();
     primary.insert("the next one");
-    let commit = changes.wait(Duration::from_secs(60)).unwrap().unwrap();
-    assert_eq!(commit.position(), primary.store.position().unwrap());
-    assert_eq!(commit.changes().len(), 1);
+    let Some(FeedEvent::Commit(commit)) = block_on(changes.next()).unwrap() else {
+        panic!("no commit");
+    };
+    assert_eq!(commit.position, primary.store.position().unwrap());
+    assert_eq!(commit.changes.len(), 1);
 }
 
 for_each_engine! { readers_see_each_commit_as_a_whole }
@@ -105,10 +108,8 @@ fn a_replica_whose_log_was_cut_short_goes_back() {
     wait_for("the replica", || bodies(&store) == bodies(&primary.store));
     assert_eq!(follower.status().error, None);
     // The position is that of the primary, and its rows are found by their keys.
-    wait_for("the position", || {
-        store.position().unwrap() == primary.store.position().unwrap()
-    });
-    assert_eq!(store.get::<Note>(3).run().unwrap().unwrap().body, "note 2 cc");
+    wait_for("the position", || store.position().unwrap() == primary.store.position().unwrap());
+    assert_eq!(store.get::<Note>(3).run().unwrap().body, "note 2 cc");
 }
 
 #[test]
@@ -239,7 +240,8 @@ fn a_replica_of_an_older_program_says_so_and_follows_after_its_upgrade() {
     store.insert(&Seat { id: 1, place: 1 }).run().unwrap();
     assert!(replicator.flush(Duration::from_secs(60)));
     let of_replica = place.path("replica.mem");
-    let (old, follower) = replica(&place, "replica.mem", memory(&of_replica).model::<Seat>()).unwrap();
+    let (old, follower) =
+        replica(&place, "replica.mem", memory(&of_replica).model::<Seat>()).unwrap();
     wait_for("the replica", || seats(&old) == [1]);
     store.close().unwrap();
     let (store, _) = primary(&place, memory(&path).model::<wider::Seat>());
@@ -255,6 +257,6 @@ fn a_replica_of_an_older_program_says_so_and_follows_after_its_upgrade() {
     let new = memory(&of_replica).model::<wider::Seat>();
     let (new, _follower) = replica(&place, "replica.mem", new).unwrap();
     wait_for("the replica", || new.count::<wider::Seat>().run().unwrap() == 2);
-    let seat = new.get::<wider::Seat>(2).run().unwrap().unwrap();
+    let seat = new.get::<wider::Seat>(2).run().unwrap();
     assert_eq!((seat.place, seat.row.as_deref()), (2, Some("c")));
 }
