@@ -304,12 +304,13 @@ impl MemorySession {
                     if is_write && (recorder.is_some() || self.shared.journal.get().is_some()) {
                         let log = &mut self.log;
                         log.clear();
-                        run(&mut locked, log)?;
                         let (record, changes) = (&mut self.record, &mut self.changes);
-                        let committed = keep(&self.shared, record, changes, log, &mut locked)?;
+                        let committed = run(&mut locked, log)
+                            .and_then(|_| keep(&self.shared, record, changes, log, &mut locked));
+                        // A commit that failed leaves nothing either.
                         log.clear();
                         drop(locked);
-                        return Ok(self.written(committed, durability, outcome));
+                        return Ok(self.written(committed?, durability, outcome));
                     }
                     run(&mut locked, &mut UndoLog::default())
                 }
