@@ -89,6 +89,9 @@ fn a_target_has_what_was_acknowledged_and_replicas_equal_their_primary() {
 #[test]
 fn the_same_is_true_for_the_memory_engine() {
     a_target_has_what_was_acknowledged("memory-replication");
+    // A segment that was left out is noticed, because the log does not continue there.
+    let words = ["prove", "--scenario", "memory-replication", "--plant", "skipped-segment"];
+    Folder::new().run(&[&words[..], &["--seeds", "1", "--cuts", "6"]].concat()).with(0);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use hashbrown::HashMap;
 use marmota_model::{Result, ValueForm, ValueRef};
 use smallvec::{SmallVec, smallvec};
 
-use super::super::catalog::Catalog;
+use crate::catalog::Catalog;
 use crate::catalog::locked_tables::LockedTables;
 use crate::data_file::row_codec::{Bytes, write_head, write_row, write_unsigned, write_value};
 use crate::table::table_rows::Values;
@@ -34,7 +34,7 @@ pub(crate) struct Definition {
 }
 
 /// Writes a list of tables.
-pub(in super::super) fn write_tables(out: &mut Vec<u8>, schema: u32, catalog: &Catalog) {
+pub(crate) fn write_tables(out: &mut Vec<u8>, schema: u32, catalog: &Catalog) {
     out.push(TABLES);
     out.extend_from_slice(&schema.to_le_bytes());
     out.extend_from_slice(&(catalog.slots.len() as u32).to_le_bytes());
@@ -61,7 +61,7 @@ struct Group {
 ///
 /// # Errors
 /// Only a defect of the engine.
-pub(in super::super) fn write_changes(
+pub(crate) fn write_changes(
     out: &mut Vec<u8>,
     log: &UndoLog,
     locked: &LockedTables<'_>,

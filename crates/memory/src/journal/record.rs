@@ -172,7 +172,7 @@ pub(super) struct LogBytes<'b> {
     pub(super) begin: u64,
 }
 
-/// Returns the payload of the record at `at`, as it says itself; `None` without the mark of a record.
+/// Returns the place of the payload by the head of a record; `None` without the mark of a record.
 fn payload_at(bytes: &[u8], at: usize) -> Option<Range<usize>> {
     let head: &[u8; RECORD_BYTES] = bytes.get(at..)?.first_chunk()?;
     let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;

@@ -61,7 +61,7 @@ impl Shared {
         Ok((journal, path, replica))
     }
 
-    /// Holds up a replica's commits, and puts what was received into the content of the file. Called
+    /// Pauses a replica's commits, and puts what was received into the content of the file. Called
     /// before the gate is taken.
     ///
     /// # Errors
@@ -93,7 +93,7 @@ impl Shared {
         }
     }
 
-    /// Refuses writes and transactions if this is a replica: a transaction would hold up its commits.
+    /// Refuses writes and transactions if this is a replica: its commits would wait for a transaction.
     ///
     /// # Errors
     /// That of the sink.
