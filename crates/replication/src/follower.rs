@@ -14,6 +14,7 @@ use marmota_store::log_copy::{
 use parking_lot::{Condvar, Mutex};
 
 use crate::objects::claim;
+use crate::objects::log_position::LogPlace;
 use crate::objects::segment::{SegmentBody, SegmentHead};
 use crate::objects::segment_reader::{FoundSegment, SegmentReader};
 use crate::objects::target::Target;
@@ -65,6 +66,8 @@ struct Source {
     looks: u32,
     /// True once the segments that the database has were compared to its log.
     is_compared: bool,
+    /// True once the log ended where the last segment does.
+    is_equal: bool,
 }
 
 impl Follower {
@@ -285,7 +288,7 @@ impl Shared {
         source: &mut Source,
         state: &mut StateFile,
     ) -> Result<()> {
-        let Source { target, segments, looks, is_compared } = source;
+        let Source { target, segments, looks, is_compared, is_equal } = source;
         if target.is_none() {
             *target = Some(Target::open(&self.url, false)?);
         }
@@ -304,6 +307,11 @@ impl Shared {
                 }
                 *looks = LOOKS;
                 if claim::last_index(target)? <= state.index {
+                    if !*is_equal && is_written_to(database, target, segments, state)? {
+                        self.fetch_again(database, target, state)?;
+                        continue;
+                    }
+                    *is_equal = true;
                     return Ok(());
                 }
                 found = segments.find(target, index)?;
@@ -382,6 +390,22 @@ impl Shared {
         self.note_applied(&head, 0);
         Ok(())
     }
+}
+
+/// Returns true if a database that has all segments has more in its log of records: another program has
+/// written to it.
+fn is_written_to(
+    database: &dyn LoggedDatabase,
+    target: &Target,
+    segments: &mut SegmentReader,
+    state: &StateFile,
+) -> Result<bool> {
+    if database.log_kind() != LogKind::Records {
+        return Ok(false);
+    }
+    let end = database.log_end()?;
+    let last = segments.find(target, state.index)?.and_then(|found| found.head.log);
+    Ok(matches!(last, Some(LogPlace::Records(at)) if (at.log, at.length) != (end.log, end.length)))
 }
 
 /// Removes files that were fetched, with their logs.

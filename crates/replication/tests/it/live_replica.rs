@@ -55,7 +55,9 @@ fn readers_see_each_commit_as_a_whole(kind: Kind) {
     let order: Vec<u32> = seen.iter().map(|body| body.parse().unwrap()).collect();
     assert!(order.is_sorted() && order.len() > 1, "{order:?}");
     // A reader that waits for a commit is woken by it.
-    let mut changes = store.changes().unwrap().from(primary.store.position().unwrap()).unwrap();
+    let position = primary.store.position().unwrap();
+    wait_for("the position", || store.position().unwrap() == position);
+    let mut changes = store.changes().unwrap().from(position).unwrap();
     primary.insert("the next one");
     let Some(FeedEvent::Commit(commit)) = block_on(changes.next()).unwrap() else {
         panic!("no commit");
@@ -144,6 +146,37 @@ fn a_replica_makes_a_snapshot_when_its_primary_does() {
     Kind::Memory.promote(&path, &place.url).unwrap();
     let promoted = place.primary("replica.mem", quick()).unwrap();
     assert_eq!(bodies(&promoted.store), last);
+}
+
+#[test]
+fn a_replica_that_another_program_has_written_to_is_fetched_again() {
+    let place = Place::of(Kind::Memory);
+    let primary = place.primary("a.mem", quick()).unwrap();
+    primary.insert("of the primary");
+    primary.settle(&place);
+    let path = place.path("replica.mem");
+    let (store, _) = place.replica("replica.mem").unwrap();
+    wait_for("the replica", || bodies(&store) == ["of the primary"]);
+    store.close().unwrap();
+    // What a program leaves that is killed.
+    let alone = Kind::Memory.builder(&path).unwrap().open().unwrap();
+    alone.insert(&note("of another program")).run().unwrap();
+    for file in std::fs::read_dir(path.parent().unwrap()).unwrap() {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        if let Some(suffix) = name.strip_prefix("replica.mem").filter(|end| *end != ".lock") {
+            std::fs::copy(place.path(&name), place.path(&format!("killed.mem{suffix}"))).unwrap();
+        }
+    }
+    let (store, _) = place.replica("killed.mem").unwrap();
+    wait_for("the rows of the primary", || bodies(&store) == ["of the primary"]);
+    primary.insert("the next one");
+    wait_for("the replica", || bodies(&store) == ["of the primary", "the next one"]);
+    store.close().unwrap();
+    // Its log is gone after it was closed.
+    alone.close().unwrap();
+    let error = place.replica("replica.mem").err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert!(error.message().contains("delete it"), "{error}");
 }
 
 /// A table with a unique index.
