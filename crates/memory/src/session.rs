@@ -1,6 +1,8 @@
 //! A session of the memory engine: it locks the tables that an operation needs, executes it, and
 //! keeps the open transaction. Operations that take more than one turn are in `session/long.rs`.
 
+#[cfg(test)]
+mod failed_commit;
 mod long;
 
 use std::borrow::Cow;

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use marmota_derive::Model;
 use marmota_memory::Memory;
 use marmota_model::Result;
-use marmota_replication::{Follower, ReplicationOptions, Replicator, RestorePoint, fetch, promote};
+use marmota_replication::{
+    Follower, PromotedDatabase, ReplicationOptions, Replicator, RestorePoint, fetch, promote,
+};
 use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::change::ChangeRetention;
 use marmota_store::log_copy::LogKind;
@@ -81,8 +83,8 @@ impl Kind {
         }
     }
 
-    /// Makes a replica the primary of a target, and returns its epoch.
-    pub(crate) fn promote(self, path: &Path, url: &str) -> Result<u64> {
+    /// Makes a replica the primary of a target.
+    pub(crate) fn promote(self, path: &Path, url: &str) -> Result<PromotedDatabase> {
         let kind = match self {
             Self::Sqlite => {
                 let location = Location::File(path.to_owned());
@@ -94,7 +96,7 @@ impl Kind {
                 LogKind::Records
             }
         };
-        promote(url, kind, path).map(|done| done.epoch)
+        promote(url, kind, path)
     }
 
     /// Returns the bytes of the database's logs.

@@ -100,7 +100,7 @@ fn a_promoted_replica_fences_the_old_primary(kind: Kind) {
     store.close().unwrap();
     old.insert("while no replica followed");
     assert!(old.replicator.flush(Duration::from_secs(10)));
-    assert_eq!(kind.promote(&place.path("replica.db"), &place.url).unwrap(), 2);
+    assert_eq!(kind.promote(&place.path("replica.db"), &place.url).unwrap().epoch, 2);
 
     let of_old = snapshots(&place.url);
     let new = place.primary("replica.db", quick()).unwrap();
@@ -133,7 +133,7 @@ fn in_sync_mode_a_fenced_primary_acknowledges_nothing(kind: Kind) {
     old.settle(&place);
     let (store, _) = place.replica("replica.db").unwrap();
     store.close().unwrap();
-    assert_eq!(kind.promote(&place.path("replica.db"), &place.url).unwrap(), 2);
+    assert_eq!(kind.promote(&place.path("replica.db"), &place.url).unwrap().epoch, 2);
     let error = old.store.insert(&note("late")).run().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
     let error = old.store.insert(&note("later")).run().unwrap_err();
@@ -157,7 +157,42 @@ fn a_database_that_is_no_replica_is_not_overwritten(kind: Kind) {
     assert_eq!(bodies(&other), ["kept"]);
 }
 
+fn damaged_and_missing_segments_are_named_until_they_are_back(kind: Kind) {
+    let place = Place::of(kind);
+    let primary = place.primary("a.db", quick()).unwrap();
+    primary.insert("first");
+    primary.settle(&place);
+    let (store, follower) = place.replica("replica.db").unwrap();
+    wait_until_equal(&primary, &store, &follower);
+    store.close().unwrap();
+    for number in 0..3 {
+        primary.insert(format!("note {number}"));
+        assert!(primary.replicator.flush(Duration::from_secs(60)));
+    }
+    let index = primary.replicator.status().index - 1;
+    let name = format!("segments/{index:020}");
+    let path = place.path("target").join(&name);
+    let object = std::fs::read(&path).unwrap();
+    let mut damaged = object.clone();
+    damaged[object.len() / 2] ^= 4;
+    std::fs::write(&path, damaged).unwrap();
+    let (store, follower) = place.replica("replica.db").unwrap();
+    wait_for("the error", || follower.status().error.is_some_and(|error| error.contains(&name)));
+    // It answers with what it has.
+    assert!(bodies(&store).contains(&"note 0".to_owned()));
+    store.close().unwrap();
+    // A replica that lacks a segment is fetched again, which needs the segment as well.
+    std::fs::remove_file(&path).unwrap();
+    let error = place.replica("replica.db").err().unwrap();
+    assert!(error.message().contains(&name), "{error}");
+    std::fs::write(&path, object).unwrap();
+    let (store, follower) = place.replica("replica.db").unwrap();
+    wait_until_equal(&primary, &store, &follower);
+    wait_for("the end of the error", || follower.status().error.is_none());
+}
+
 for_each_engine! {
+    damaged_and_missing_segments_are_named_until_they_are_back,
     a_replica_follows_and_survives_restarts,
     a_replica_that_lacks_segments_fetches_a_snapshot_while_it_serves,
     a_promoted_replica_fences_the_old_primary,
