@@ -1,5 +1,8 @@
 //! The memory engine: its constructors, and its implementation of [`Engine`].
 
+#[cfg(test)]
+mod failed_commit;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -1,8 +1,6 @@
 //! A session of the memory engine: it locks the tables that an operation needs, executes it, and
 //! keeps the open transaction. Operations that take more than one turn are in `session/long.rs`.
 
-#[cfg(test)]
-mod failed_commit;
 mod long;
 
 use std::borrow::Cow;
@@ -60,7 +58,7 @@ pub(super) struct MemorySession {
     /// The buffer in which the changes of a commit are encoded, with the actor of the next writes.
     changes: ChangeBuffer,
     /// The undo log of single writes.
-    log: UndoLog,
+    pub(super) log: UndoLog,
 }
 
 /// An operation that waits.
