@@ -5,7 +5,7 @@
 //! | `writes` | `writes.rs` | each acknowledged write is there, none is there in part |
 //! | `feed` | `feed.rs` | a reader gets each committed change once, in order, after each restart |
 //! | `jobs` | `jobs.rs` | no acknowledged job is lost, and the effects of each are there once |
-//! | `replication` | `replication.rs` | the target has what was acknowledged, and replicas equal their primary |
+//! | `replication`, `memory-replication` | `replication.rs` | the target has what was acknowledged, and replicas equal their primary |
 //!
 //! A seed decides what is done, and when the power is cut. In `writes` it decides the order of all
 //! steps as well; the others run the threads of the engine and of the workers.
@@ -14,6 +14,8 @@ mod client;
 mod feed;
 mod history;
 mod jobs;
+#[cfg(feature = "replication")]
+mod logged_files;
 mod machine;
 #[cfg(feature = "replication")]
 mod replicated;
@@ -29,6 +31,8 @@ use marmota::command::{Done, JsonOutput, complain, report};
 use marmota::sqlite::disk::DiskFault;
 use serde_json::json;
 
+#[cfg(feature = "replication")]
+use self::replicated::Kind;
 use crate::stress::line::{Count, Line};
 use crate::stress::tally::Tally;
 
@@ -69,6 +73,7 @@ enum Scenario {
     Feed,
     Jobs,
     Replication,
+    MemoryReplication,
 }
 
 /// A fault that a run must detect.
@@ -125,7 +130,11 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
     }
     #[cfg(feature = "replication")]
     if prove.includes(Scenario::Replication) {
-        tally.add(prove.run_scenario("replication", replication::prove)?);
+        tally.add(prove.run_scenario("replication", replication::of(Kind::Sqlite))?);
+    }
+    #[cfg(feature = "replication")]
+    if prove.includes(Scenario::MemoryReplication) {
+        tally.add(prove.run_scenario("memory-replication", replication::of(Kind::Memory))?);
     }
     prove.output.report(|| tally.json(), || tally.to_string())?;
     Ok(if tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -378,6 +378,10 @@ impl Inner {
     /// password: after that a restart never creates a token that would give control over the
     /// program.
     fn prepare_first(&self) -> Result<Option<String>> {
+        // A replica has the users of its primary.
+        if self.store.is_replica() {
+            return Ok(None);
+        }
         self.store.transaction(|tx| ids::count_those_there(tx))?;
         let has_password = !User::PASSWORD.is_null();
         if self.store.count::<User>().filter(has_password).run()? > 0 {

@@ -94,8 +94,8 @@ pub fn restore_replica(
 /// and keeps up to date.
 ///
 /// # Errors
-/// Those of [`Follower::prepare`]; [`ErrorKind::Unsupported`] for a database of the memory engine,
-/// [`ErrorKind::Invalid`] for one of another engine.
+/// Those of [`Follower::prepare`]; [`ErrorKind::Unsupported`] for a file of the memory engine that has
+/// no log, [`ErrorKind::Invalid`] for a database of another engine.
 ///
 /// ```no_run
 /// use std::sync::Arc;
@@ -107,14 +107,16 @@ pub fn restore_replica(
 /// # Ok::<(), marmota::Error>(())
 /// ```
 pub fn prepare_replica(follower: &Follower, url: &str) -> Result<()> {
-    let FileDatabase::Sqlite(location, options) = database(url)? else {
-        let message = "the memory engine has no replicas that follow: restore its database with \
-                       `marmota restore --from`, and serve that";
-        return Err(Error::new(ErrorKind::Unsupported, message));
-    };
-    follower.prepare(&file(&location)?, |make| {
-        Sqlite::install(&location, &options, true, make, |_| Ok(())).map(drop)
-    })
+    match database(url)? {
+        FileDatabase::Sqlite(location, options) => {
+            follower.prepare(LogKind::Pages, &file(&location)?, |make| {
+                Sqlite::install(&location, &options, true, make, |_| Ok(())).map(drop)
+            })
+        }
+        FileDatabase::Memory => follower.prepare(LogKind::Records, &Memory::file(url)?, |make| {
+            Memory::install_replica(url, make)
+        }),
+    }
 }
 
 /// Makes a database the primary of a replica target: a replica, which first gets the last commits,
@@ -137,7 +139,8 @@ pub fn promote(target: &str, url: &str) -> Result<PromotedDatabase> {
             marmota_replication::promote(target, LogKind::Pages, &file(&location)?)
         }
         FileDatabase::Memory => {
-            let path = Memory::settled_file(url)?;
+            let is_replica = marmota_replication::is_replica(&Memory::file(url)?)?;
+            let path = Memory::settled_file(url, is_replica)?;
             marmota_replication::promote(target, LogKind::Records, &path)
         }
     }

@@ -136,24 +136,66 @@ impl Memory {
         Ok(tables)
     }
 
-    /// Returns the path of the file that a URL names, after a check that no process has it open and
-    /// that it has no log.
+    /// Returns the path of the file that a URL names.
     ///
     /// # Errors
-    /// [`ErrorKind::Busy`] if a process has it open, [`ErrorKind::Invalid`] if it has a log or the URL
-    /// has no file, [`ErrorKind::NotFound`] if it does not exist.
-    pub fn settled_file(url: &str) -> Result<PathBuf> {
+    /// [`ErrorKind::Invalid`] for a URL without a file, or of another engine.
+    ///
+    /// ```
+    /// use marmota_memory::Memory;
+    /// let path = Memory::file("memory:data/app.mem?durability=full")?;
+    /// assert_eq!(path.to_str(), Some("data/app.mem"));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    pub fn file(url: &str) -> Result<PathBuf> {
+        Ok(Self::from_url(url)?.path()?.to_owned())
+    }
+
+    /// Makes the files of a replica, of a snapshot and the logs after it, which `make` writes as for
+    /// [`Memory::install`]. They replace existing ones as they are, with the logs of the primary, which
+    /// an engine with a [`CommitSink`](marmota_store::log_copy::CommitSink) of a replica continues. If
+    /// this is interrupted, the files may be incomplete.
+    ///
+    /// # Errors
+    /// As [`Memory::install`], and [`ErrorKind::Unsupported`] for a URL without a durability.
+    pub fn install_replica(url: &str, make: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+        let memory = Self::replaceable(url, true)?;
+        let path = memory.path()?;
+        if memory.shared.durability.is_none() {
+            let message = format!(
+                "a replica needs a log: write a durability, as in memory:{}?durability=full",
+                path.display()
+            );
+            return Err(Error::new(ErrorKind::Unsupported, message));
+        }
+        let _alone = journal::ExclusiveFile::with(path)?;
+        let folder = NewFolder::of(path)?;
+        let new = folder.0.join("new");
+        make(&new)?;
+        journal::fetched(&new, path, &memory.shared.encryption)?;
+        journal::move_files(&new, path)
+    }
+
+    /// Returns the path of the file that a URL names, after a check that no process has it open.
+    /// Incomplete commits at the end of its log are cut off; `is_replica` means that a primary has them.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Busy`] if a process has it open, [`ErrorKind::Invalid`] if the URL has no file or a
+    /// file that is not a replica has a log, [`ErrorKind::NotFound`] if it does not exist; for a replica
+    /// those of a start.
+    pub fn settled_file(url: &str, is_replica: bool) -> Result<PathBuf> {
         let memory = Self::from_url(url)?;
         let path = memory.path()?;
-        let _alone = journal::ExclusiveFile::with(path)?;
-        plain_file::check_without_log(path)?;
-        match path.exists() {
-            true => Ok(path.to_owned()),
-            false => {
-                let message = format!("{}: there is no such file", path.display());
-                Err(Error::new(ErrorKind::NotFound, message))
-            }
+        let alone = journal::ExclusiveFile::with(path)?;
+        if !path.exists() {
+            let message = format!("{}: there is no such file", path.display());
+            return Err(Error::new(ErrorKind::NotFound, message));
         }
+        match is_replica {
+            true => alone.cut_replica(&memory.shared.encryption)?,
+            false => plain_file::check_without_log(path)?,
+        }
+        Ok(path.to_owned())
     }
 
     /// Returns the engine of a URL whose file may be replaced; its folder exists.

@@ -1,5 +1,8 @@
 //! The memory engine: its constructors, and its implementation of [`Engine`].
 
+#[cfg(test)]
+mod failed_commit;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +23,7 @@ use crate::data_file::contents::Loaded;
 use crate::encryption::file_encryption::FileEncryption;
 use crate::journal::plain_file;
 use crate::session::MemorySession;
-use crate::shared::logged_file::{self, LoggedFile};
+use crate::shared::logged_file::LoggedFile;
 use crate::shared::{READ_DEADLINE_MS, Shared};
 
 /// The memory engine.
@@ -261,6 +264,7 @@ impl Engine for Memory {
     }
 
     fn plan(&self, tables: &[Arc<Table>], version: u32) -> Result<Plan> {
+        let _paused = self.shared.pause_replica()?;
         self.shared.between_transactions(|| {
             self.shared.check_open()?;
             self.shared.plan(tables, version)
@@ -280,6 +284,7 @@ impl Engine for Memory {
     }
 
     fn open_table(&self, table: &Arc<Table>) -> Result<bool> {
+        let _paused = self.shared.pause_replica()?;
         self.shared.between_transactions(|| {
             self.shared.check_open()?;
             self.shared.open_table(table)
@@ -287,11 +292,13 @@ impl Engine for Memory {
     }
 
     fn copy_to(&self, path: &Path, progress: &mut dyn FnMut(u64, u64)) -> Result<Copied> {
+        let _paused = self.shared.pause_replica()?;
         self.shared.copy_to(path, progress)
     }
 
     fn existing_tables(&self) -> Result<Option<Vec<String>>> {
         self.shared.load()?;
+        let _paused = self.shared.pause_replica()?;
         let loaded = self.shared.loaded.lock();
         let mut names: Vec<String> =
             loaded.iter().flat_map(|loaded| loaded.tables.keys().cloned()).collect();
@@ -333,7 +340,7 @@ impl Engine for Memory {
             return Err(Error::new(ErrorKind::Unsupported, message));
         };
         if sink.is_replica() {
-            return Err(logged_file::no_replica());
+            shared.become_replica()?;
         }
         shared.load()?;
         let Some(journal) = shared.journal.get() else { return Err(shared.refusal()) };

@@ -21,8 +21,10 @@ mod changes;
 mod log_copy;
 mod log_file;
 pub(crate) mod plain_file;
+pub(crate) mod received;
 mod record;
 mod recovery;
+mod replay;
 
 use std::fs::File;
 use std::io;
@@ -40,10 +42,12 @@ use marmota_store::EngineStatistics;
 use marmota_store::log_copy::{CommitSink, log_path};
 use parking_lot::{Condvar, Mutex};
 
-pub(super) use changes::{write_changes, write_tables};
+pub(super) use changes::{
+    Change, Definition, Payload, read as read_payload, write_changes, write_tables,
+};
 use log_file::{LogFile, fault};
 use record::{Identity, RECORD_BYTES};
-pub(super) use recovery::{ExclusiveFile, first_log, open};
+pub(super) use recovery::{ExclusiveFile, FetchedLog, Part, fetched, first_log, move_files, open};
 
 use crate::encryption::file_encryption::FileEncryption;
 use crate::journal::log_copy::LogCopy;
@@ -66,7 +70,6 @@ pub(super) struct Journal {
     /// The path of the snapshot.
     path: PathBuf,
     durability: Durability,
-    lineage: Uuid,
     encryption: Arc<FileEncryption>,
     tail: Mutex<Tail>,
     /// Held during a sync, so that only one caller gets its error.
@@ -479,8 +482,52 @@ impl Journal {
     }
 
     /// Returns the identity that all logs of this database share.
-    pub(super) const fn lineage(&self) -> Uuid {
-        self.lineage
+    pub(super) fn lineage(&self) -> Uuid {
+        self.tail.lock().log.identity.lineage
+    }
+
+    /// Appends bytes of the primary's log to that of a replica. Returns false if the log does not have
+    /// exactly the bytes before them; otherwise those that it did not have.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`]: nothing is appended.
+    pub(super) fn copy_piece<'p>(&self, begin: u64, bytes: &'p [u8]) -> Result<Option<&'p [u8]>> {
+        let mut tail = self.tail.lock();
+        self.check()?;
+        if begin > tail.log.bytes {
+            return Ok(None);
+        }
+        let known = usize::try_from(tail.log.bytes - begin).unwrap_or(usize::MAX).min(bytes.len());
+        let (known, new) = bytes.split_at(known);
+        let path = log_path(&self.path, tail.log.identity.generation);
+        if !log_file::has_bytes(&path, begin, known)? {
+            return Ok(None);
+        }
+        tail.log.copy(new)?;
+        tail.position += new.len() as u64;
+        tail.since_snapshot += new.len() as u64;
+        Ok(Some(new))
+    }
+
+    /// Begins the next log of a replica. The current one is then complete on the disk.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`].
+    pub(super) fn begin_copy(&self, generation: u64) -> Result<()> {
+        self.sync()?;
+        let identity = Identity { lineage: self.lineage(), generation };
+        let log = LogFile::begin_copy(&log_path(&self.path, generation), identity)?;
+        self.tail.lock().log = log;
+        Ok(())
+    }
+
+    /// Continues with the log of other files, which were moved to the place of this database's.
+    pub(super) fn replace_log(&self, log: FetchedLog) {
+        let mut tail = self.tail.lock();
+        tail.since_snapshot = log.file.bytes;
+        tail.bytes_max = bytes_max(log.snapshot_bytes);
+        tail.whole = None;
+        tail.log = log.file;
     }
 
     /// Begins another log; then the previous one is complete on the disk.
@@ -548,14 +595,16 @@ impl Journal {
         tail.bytes_max = tail.since_snapshot + LOG_BYTES_MIN;
     }
 
-    /// Returns true for the caller that has to make a snapshot now, because the log has become too
-    /// long; [`Journal::snapshot_made`] allows the next one.
-    pub(super) fn wants_snapshot(&self) -> bool {
-        let is_long = {
-            let tail = self.tail.lock();
-            tail.since_snapshot > tail.bytes_max
-        };
-        is_long && !self.snapshot_wanted.swap(true, Ordering::AcqRel)
+    /// Returns true if the log has become too long.
+    pub(super) fn is_long(&self) -> bool {
+        let tail = self.tail.lock();
+        tail.since_snapshot > tail.bytes_max
+    }
+
+    /// Returns true for the caller that has to make a snapshot; [`Journal::snapshot_made`] allows the
+    /// next one.
+    pub(super) fn begins_snapshot(&self) -> bool {
+        !self.snapshot_wanted.swap(true, Ordering::AcqRel)
     }
 
     pub(super) fn snapshot_made(&self) {

@@ -6,14 +6,15 @@ use std::sync::Arc;
 use marmota_model::rule::violation;
 use marmota_model::{Error, ErrorKind, Kind, Result, Table};
 use marmota_store::plan::{Destructive, Plan, StepEffect, TableChange};
-use parking_lot::RwLock;
+use parking_lot::{RwLock, RwLockWriteGuard};
 
 use crate::catalog;
-use crate::catalog::Catalog;
 use crate::catalog::comparison;
 use crate::catalog::comparison::Shape;
+use crate::catalog::{Catalog, Slot};
 use crate::data_file::contents::{Loaded, Section};
 use crate::shared::Shared;
+use crate::shared::copied_rows::other_fields;
 use crate::table::table_rows::TableRows;
 
 /// A new or changed table, and its rows if they differ from the existing ones.
@@ -78,7 +79,7 @@ impl Shared {
         settle: impl FnOnce(&Catalog) -> Result<()>,
     ) -> Result<bool> {
         let old = self.catalog.load_full();
-        let mut guards: Vec<_> = old.slots.iter().map(|slot| slot.rows.write()).collect();
+        let guards: Vec<_> = old.slots.iter().map(|slot| slot.rows.write()).collect();
         let mut coming: Vec<Coming> = old
             .slots
             .iter()
@@ -120,6 +121,24 @@ impl Shared {
         }
         let filled: Vec<Arc<Table>> =
             filled.into_iter().map(|number| Arc::clone(&coming[number].table)).collect();
+        self.exchange(&old, guards, coming, settle)?;
+        for table in filled {
+            if let Some(name) = loaded.section(&table, tables).map(|(name, _)| name.to_owned()) {
+                loaded.tables.remove(&name);
+            }
+        }
+        Ok(reshaped)
+    }
+
+    /// Puts new and changed tables into the catalog, whose tables are locked. If `settle` fails, nothing
+    /// is changed.
+    fn exchange(
+        &self,
+        old: &Catalog,
+        mut guards: Vec<RwLockWriteGuard<'_, TableRows>>,
+        coming: Vec<Coming>,
+        settle: impl FnOnce(&Catalog) -> Result<()>,
+    ) -> Result<()> {
         let list = coming.into_iter().enumerate().map(|(number, at)| {
             let (rows, long_reads) = match (at.fresh, old.slots.get(number)) {
                 (None, Some(slot)) => (Arc::clone(&slot.rows), Arc::clone(&slot.long_reads)),
@@ -135,18 +154,46 @@ impl Shared {
         });
         let new = Catalog::new(list.collect())?;
         settle(&new)?;
-        for table in filled {
-            if let Some(name) = loaded.section(&table, tables).map(|(name, _)| name.to_owned()) {
-                loaded.tables.remove(&name);
-            }
-        }
         for (number, guard) in guards.iter_mut().enumerate() {
             guard.retired = !Arc::ptr_eq(&old.slots[number].rows, &new.slots[number].rows);
             guard.table = Arc::clone(&new.slots[number].table);
         }
         // A session that waits for the lock of a retired table finds the new table afterwards.
         self.catalog.store(Arc::new(new));
-        Ok(reshaped)
+        Ok(())
+    }
+
+    /// Returns the rows of a file for all tables, whose sections are removed.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if a table is missing or has other fields.
+    pub(super) fn filled(&self, loaded: &mut Loaded) -> Result<Vec<TableRows>> {
+        let catalog = self.catalog.load();
+        let fill = |slot: &Slot| {
+            let mut rows = TableRows::new(Arc::clone(&slot.table));
+            let section = loaded.tables.remove(slot.table.name());
+            let section = section.ok_or_else(|| other_fields(&slot.table))?;
+            if !comparison::plan(&section.shape()?, &slot.table).steps.is_empty() {
+                return Err(other_fields(&slot.table));
+            }
+            section.fill(&mut rows, &Destructive::default())?;
+            Ok(rows)
+        };
+        catalog.slots.iter().map(fill).collect()
+    }
+
+    /// Replaces the rows of all tables at once, if `settle` succeeds. No transaction is open.
+    pub(super) fn replace_rows(
+        &self,
+        fresh: Vec<TableRows>,
+        settle: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let old = self.catalog.load_full();
+        let guards: Vec<_> = old.slots.iter().map(|slot| slot.rows.write()).collect();
+        let coming = fresh
+            .into_iter()
+            .map(|rows| Coming { table: Arc::clone(&rows.table), fresh: Some(rows) });
+        self.exchange(&old, guards, coming.collect(), |_| settle())
     }
 }
 

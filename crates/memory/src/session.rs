@@ -58,7 +58,7 @@ pub(super) struct MemorySession {
     /// The buffer in which the changes of a commit are encoded, with the actor of the next writes.
     changes: ChangeBuffer,
     /// The undo log of single writes.
-    log: UndoLog,
+    pub(super) log: UndoLog,
 }
 
 /// An operation that waits.
@@ -167,6 +167,9 @@ impl MemorySession {
                 _ => {}
             }
         }
+        if operation.is_write() || matches!(operation, Operation::Begin) {
+            self.shared.check_writable()?;
+        }
         match operation {
             Operation::Begin => {
                 return Ok(if self.begin()? { Attempt::Done } else { Attempt::Kept });
@@ -199,7 +202,9 @@ impl MemorySession {
         else {
             return Attempt::Done;
         };
-        self.shared.shorten_log(journal);
+        if journal.is_long() {
+            self.shared.shorten_log(journal);
+        }
         match journal.request_sync(position, durability) {
             true => Attempt::Written(position),
             false => Attempt::Done,
@@ -299,12 +304,13 @@ impl MemorySession {
                     if is_write && (recorder.is_some() || self.shared.journal.get().is_some()) {
                         let log = &mut self.log;
                         log.clear();
-                        run(&mut locked, log)?;
                         let (record, changes) = (&mut self.record, &mut self.changes);
-                        let committed = keep(&self.shared, record, changes, log, &mut locked)?;
+                        let committed = run(&mut locked, log)
+                            .and_then(|_| keep(&self.shared, record, changes, log, &mut locked));
+                        // A commit that failed leaves nothing either.
                         log.clear();
                         drop(locked);
-                        return Ok(self.written(committed, durability, outcome));
+                        return Ok(self.written(committed?, durability, outcome));
                     }
                     run(&mut locked, &mut UndoLog::default())
                 }

@@ -1,6 +1,8 @@
 //! The state that the sessions of an engine share: its tables, its file and log, and its options.
 
+pub(crate) mod copied_rows;
 pub(crate) mod logged_file;
+pub(crate) mod replica;
 pub(crate) mod snapshots;
 
 use std::collections::BTreeMap;
@@ -22,10 +24,11 @@ use crate::data_file::contents::{Contents, Loaded};
 use crate::data_file::{self, FileFormat};
 use crate::encryption::file_encryption::FileEncryption;
 use crate::journal::plain_file;
-use crate::journal::{self, Journal, Record};
+use crate::journal::{self, Journal, Part, Record};
 use crate::lock::transaction_gate as gate;
 use crate::lock::transaction_gate::TransactionGate;
 use crate::recording::NumberedCommit;
+use crate::shared::replica::ReplicaLog;
 use crate::table::table_rows::TableRows;
 
 /// The default deadline of a read, in milliseconds.
@@ -49,6 +52,10 @@ pub(crate) struct Shared {
     pub(crate) encryption: Arc<FileEncryption>,
     /// The log, once the file was read.
     pub(crate) journal: OnceLock<Arc<Journal>>,
+    /// True if the log comes from a primary.
+    pub(crate) is_replica: AtomicBool,
+    /// The log of a replica, once its file was read.
+    pub(crate) replica: OnceLock<ReplicaLog>,
     /// Records changes, if the store has a change feed.
     pub(crate) recorder: OnceLock<Arc<ChangeRecorder>>,
     /// The content of the file, once it was read; tables are removed from it when models register
@@ -83,6 +90,8 @@ impl Shared {
             creates_folders,
             encryption: Arc::new(encryption),
             journal: OnceLock::new(),
+            is_replica: AtomicBool::new(false),
+            replica: OnceLock::new(),
             recorder: OnceLock::new(),
             loaded: Mutex::new(loaded),
             read_deadline_ms: READ_DEADLINE_MS,
@@ -186,9 +195,16 @@ impl Shared {
         }
         *loaded = Some(match (&self.file, self.durability) {
             (Some((path, _)), Some(durability)) => {
-                let opened = journal::open(path, &self.encryption, durability, &self.closed)?;
+                let part = match self.is_replica.load(Ordering::Relaxed) {
+                    true => Part::Replica,
+                    false => Part::Own,
+                };
+                let opened = journal::open(path, &self.encryption, durability, &self.closed, part)?;
                 // It cannot be set yet: this happens once.
                 let _ = self.journal.set(opened.journal);
+                if let Some(received) = opened.received {
+                    let _ = self.replica.set(ReplicaLog::new(received, self.new_session()));
+                }
                 opened.loaded
             }
             (Some((path, _)), None) if path.exists() => plain_file::load(path, &self.encryption)?,
@@ -281,6 +297,7 @@ impl Shared {
             journal.copy.end();
             return Err(error);
         }
+        self.settle_replica();
         // A file that was never read must not be overwritten.
         let read = self.loaded.lock().is_some();
         let saved = match (&self.file, journal) {

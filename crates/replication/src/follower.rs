@@ -8,14 +8,18 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result, Timestamp};
-use marmota_store::log_copy::{CommitSink, LogKind, LoggedCommit, LoggedDatabase, ReplacedPages};
+use marmota_store::log_copy::{
+    CommitSink, LogKind, LogPiece, LoggedCommit, LoggedDatabase, ReplacedPages,
+};
 use parking_lot::{Condvar, Mutex};
 
 use crate::objects::claim;
+use crate::objects::log_position::LogPlace;
 use crate::objects::segment::{SegmentBody, SegmentHead};
 use crate::objects::segment_reader::{FoundSegment, SegmentReader};
 use crate::objects::target::Target;
 use crate::restore::{RestorePoint, RestoredReplica, fetch};
+use crate::restoring::go_back;
 use crate::state_file::{Role, StateFile};
 use crate::status::ReplicationStatus;
 
@@ -60,6 +64,10 @@ struct Source {
     /// The number of looks for the next segment before the target is listed. 0 at first: after a
     /// pause the next one may be merged.
     looks: u32,
+    /// True once the segments that the database has were compared to its log.
+    is_compared: bool,
+    /// True once the log ended where the last segment does.
+    is_equal: bool,
 }
 
 impl Follower {
@@ -84,13 +92,14 @@ impl Follower {
     /// Makes the file of a replica, if it is missing or too old to follow the target.
     ///
     /// `install` writes a file next to the database with the function that it gets, checks it and
-    /// puts it in the place of the database: `Sqlite::install` does that.
+    /// puts it in the place of the database: `Sqlite::install` and `Memory::install_replica` do that.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] if the file is another database, or the primary; those of [`fetch`]
     /// and `install`.
     pub fn prepare(
         &self,
+        kind: LogKind,
         path: &Path,
         install: impl FnOnce(&dyn Fn(&Path) -> Result<()>) -> Result<()>,
     ) -> Result<()> {
@@ -120,19 +129,10 @@ impl Follower {
             _ => {}
         }
         let restored: OnceLock<RestoredReplica> = OnceLock::new();
-        // If this is interrupted, the file is fetched again.
-        let unfinished = StateFile {
-            role: Role::Replica,
-            database: String::new(),
-            epoch: 0,
-            index: 0,
-            chain: 0,
-            has_gap: false,
-            closed: None,
-        };
+        let unfinished = StateFile::unfinished_replica();
         unfinished.write(path)?;
         install(&|new: &Path| {
-            let fetched = fetch(&self.0.url, LogKind::Pages, RestorePoint::Latest, new)?;
+            let fetched = fetch(&self.0.url, kind, RestorePoint::Latest, new)?;
             let _ = restored.set(fetched);
             Ok(())
         })?;
@@ -226,7 +226,9 @@ impl CommitSink for Follower {
     }
 
     fn before_close(&self) -> bool {
-        true
+        // A log of records is that of the primary, which is continued.
+        let database = self.0.database.get();
+        database.is_none_or(|database| database.log_kind() == LogKind::Pages)
     }
 
     fn closed(&self) {
@@ -286,11 +288,15 @@ impl Shared {
         source: &mut Source,
         state: &mut StateFile,
     ) -> Result<()> {
-        let Source { target, segments, looks } = source;
+        let Source { target, segments, looks, is_compared, is_equal } = source;
         if target.is_none() {
             *target = Some(Target::open(&self.url, false)?);
         }
         let Some(target) = target else { return Ok(()) };
+        if !*is_compared && database.log_kind() == LogKind::Records {
+            go_back(target, segments, database.log_end()?, state)?;
+        }
+        *is_compared = true;
         while !self.state.lock().is_closing {
             let index = state.index + 1;
             let mut found = segments.read(target, index)?;
@@ -301,6 +307,11 @@ impl Shared {
                 }
                 *looks = LOOKS;
                 if claim::last_index(target)? <= state.index {
+                    if !*is_equal && is_written_to(database, target, segments, state)? {
+                        self.fetch_again(database, target, state)?;
+                        continue;
+                    }
+                    *is_equal = true;
                     return Ok(());
                 }
                 found = segments.find(target, index)?;
@@ -317,7 +328,10 @@ impl Shared {
                 self.fetch_again(database, target, state)?;
                 continue;
             }
-            apply(database, &head, &body)?;
+            if !apply(database, &head, &body)? {
+                self.fetch_again(database, target, state)?;
+                continue;
+            }
             (state.index, state.epoch) = (index, head.epoch);
             state.write(database.path())?;
             self.note_applied(&head, bytes);
@@ -334,7 +348,7 @@ impl Shared {
         of_self.status.segments += 1;
     }
 
-    /// Replaces all pages by those of the last state in the target, because segments are missing.
+    /// Replaces all of the database by the last state in the target, because segments are missing.
     #[cold]
     fn fetch_again(
         &self,
@@ -346,21 +360,63 @@ impl Shared {
         let mut path = database.path().as_os_str().to_owned();
         path.push(".fetched");
         let path = std::path::PathBuf::from(path);
-        let fetched = fetch(&self.url, LogKind::Pages, RestorePoint::Latest, &path);
+        remove_fetched(&path);
+        let kind = database.log_kind();
+        let fetched = fetch(&self.url, kind, RestorePoint::Latest, &path);
         let replaced = fetched.and_then(|fetched| {
-            let head = claim::head_of(target, fetched.index)?;
-            let page_bytes = page_bytes(target, &fetched, &head)?;
-            replace_all(database, &path, page_bytes)?;
+            match kind {
+                LogKind::Pages => {
+                    let head = claim::head_of(target, fetched.index)?;
+                    let page_bytes = page_bytes(target, &fetched, &head)?;
+                    replace_all(database, &path, page_bytes)?;
+                }
+                LogKind::Records => {
+                    // If this is interrupted, the files are fetched at the next start.
+                    StateFile::unfinished_replica().write(database.path())?;
+                    database.replace_files(&path)?;
+                }
+            }
             Ok(fetched)
         });
-        let _ = std::fs::remove_file(&path);
+        remove_fetched(&path);
         let fetched = replaced?;
         (state.index, state.chain) = (fetched.index, fetched.chain);
         state.epoch = fetched.epoch;
+        if kind == LogKind::Records {
+            go_back(target, &mut SegmentReader::default(), database.log_end()?, state)?;
+        }
         state.write(database.path())?;
-        let head = claim::head_of(target, fetched.index)?;
+        let head = claim::head_of(target, state.index)?;
         self.note_applied(&head, 0);
         Ok(())
+    }
+}
+
+/// Returns true if a database that has all segments has more in its log of records: another program has
+/// written to it.
+fn is_written_to(
+    database: &dyn LoggedDatabase,
+    target: &Target,
+    segments: &mut SegmentReader,
+    state: &StateFile,
+) -> Result<bool> {
+    if database.log_kind() != LogKind::Records {
+        return Ok(false);
+    }
+    let end = database.log_end()?;
+    let last = segments.find(target, state.index)?.and_then(|found| found.head.log);
+    Ok(matches!(last, Some(LogPlace::Records(at)) if (at.log, at.length) != (end.log, end.length)))
+}
+
+/// Removes files that were fetched, with their logs.
+fn remove_fetched(path: &Path) {
+    let _ = std::fs::remove_file(path);
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else { return };
+    let begin = format!("{}.log.", name.display());
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(&begin)) {
+            let _ = std::fs::remove_file(entry.path());
+        }
     }
 }
 
@@ -376,8 +432,23 @@ fn page_bytes(target: &Target, fetched: &RestoredReplica, last: &SegmentHead) ->
     }
 }
 
-/// Applies a segment: the last content of each page, in one transaction.
-fn apply(database: &dyn LoggedDatabase, head: &SegmentHead, body: &SegmentBody) -> Result<()> {
+/// Applies a segment. Returns false if the database does not have exactly the log before it.
+fn apply(database: &dyn LoggedDatabase, head: &SegmentHead, body: &SegmentBody) -> Result<bool> {
+    match head.kind {
+        LogKind::Pages => apply_pages(database, head, body).map(|()| true),
+        LogKind::Records => {
+            let pieces: Vec<LogPiece<'_>> = body.pieces(body.ranges.len()).collect();
+            database.append_log(&pieces)
+        }
+    }
+}
+
+/// Applies the last content of each page of a segment, in one transaction.
+fn apply_pages(
+    database: &dyn LoggedDatabase,
+    head: &SegmentHead,
+    body: &SegmentBody,
+) -> Result<()> {
     let Some(last) = body.commits.last() else { return Ok(()) };
     let page_bytes = head.page_bytes as usize;
     let count = last.end as usize;

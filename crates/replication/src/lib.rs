@@ -4,7 +4,7 @@
 //! [`Replicator`] copies the log of a database as it is: the pages of SQLite, or the records of the
 //! memory engine. So the copy has everything that the database has: tables without a model, blobs,
 //! encrypted pages. [`fetch`] makes a file of the copy, and [`Follower`] keeps the file of a running
-//! SQLite store up to date.
+//! store up to date.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -30,6 +30,6 @@ mod status;
 pub use follower::Follower;
 pub use options::{ReplicationMode, ReplicationOptions};
 pub use primary::replicator::Replicator;
-pub use promotion::{PromotedDatabase, promote};
+pub use promotion::{PromotedDatabase, is_replica, promote};
 pub use restore::{RestorePoint, RestoredReplica, fetch};
 pub use status::ReplicationStatus;

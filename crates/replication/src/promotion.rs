@@ -12,7 +12,7 @@ use marmota_store::log_copy::LogKind;
 use crate::objects::claim::{self, Identity};
 use crate::objects::segment_reader::{FoundSegment, SegmentReader};
 use crate::objects::target::Target;
-use crate::restoring::apply_pages;
+use crate::restoring::{Restoring, go_back};
 use crate::state_file::{ClosedFile, Role, StateFile};
 
 /// The result of a promotion.
@@ -24,11 +24,20 @@ pub struct PromotedDatabase {
     pub applied: u64,
 }
 
+/// Returns true if a database is a replica, or has to be fetched to become one.
+///
+/// # Errors
+/// [`ErrorKind::Engine`] if the file with its state is damaged.
+pub fn is_replica(path: &Path) -> Result<bool> {
+    Ok(StateFile::read(path)?.is_some_and(|state| state.role == Role::Replica))
+}
+
 /// Makes a database the primary of a target. A replica first gets all commits that are in the
 /// target; a database that was restored keeps its state, and commits in the target after that are
 /// undone.
 ///
-/// The database must not be open, and must have no log.
+/// The database must not be open. It must have no log, except the log of records of a replica, at
+/// whose end no record is incomplete.
 ///
 /// # Errors
 /// - [`ErrorKind::NotFound`] if the target has no database.
@@ -39,6 +48,13 @@ pub struct PromotedDatabase {
 pub fn promote(url: &str, kind: LogKind, path: &Path) -> Result<PromotedDatabase> {
     let target = Target::open(url, false)?;
     let state = StateFile::read(path)?;
+    if state.as_ref().is_some_and(|state| state.role == Role::Replica && state.index == 0) {
+        let message = format!(
+            "{} is incomplete: start it once with `--replica-of {url}`, then promote it",
+            path.display()
+        );
+        return Err(Error::new(ErrorKind::Conflict, message));
+    }
     let io = |error: std::io::Error| {
         let message = format!("{} cannot be written: {error}", path.display());
         Error::new(ErrorKind::Io, message).with_source(error)
@@ -46,6 +62,11 @@ pub fn promote(url: &str, kind: LogKind, path: &Path) -> Result<PromotedDatabase
     let file = File::options().read(true).write(true).open(path).map_err(io)?;
     let mut applied = 0;
     let mut replica = state.filter(|state| state.role == Role::Replica);
+    let mut segments = SegmentReader::default();
+    let mut restoring = Restoring::of_replica(kind, path, &file)?;
+    if let Some(replica) = replica.as_mut().filter(|_| kind == LogKind::Records) {
+        go_back(&target, &mut segments, restoring.log_end(), replica)?;
+    }
     loop {
         let last = claim::last_index(&target)?;
         if last == 0 {
@@ -59,7 +80,6 @@ pub fn promote(url: &str, kind: LogKind, path: &Path) -> Result<PromotedDatabase
                 let message = format!("{} is a replica of another target", path.display());
                 return Err(Error::new(ErrorKind::Conflict, message));
             }
-            let mut segments = SegmentReader::default();
             while replica.index < last {
                 let FoundSegment { head, body, .. } =
                     segments.require(&target, replica.index + 1)?;
@@ -71,11 +91,11 @@ pub fn promote(url: &str, kind: LogKind, path: &Path) -> Result<PromotedDatabase
                     );
                     return Err(Error::new(ErrorKind::Conflict, message));
                 }
-                apply_pages(&file, &head, &body, body.commits.len()).map_err(io)?;
+                restoring.apply(&head, &body, body.commits.len())?;
                 replica.index += 1;
                 applied += 1;
             }
-            file.sync_all().map_err(io)?;
+            restoring.finish()?;
             replica.epoch = head.epoch;
             replica.write(path)?;
         }
@@ -89,7 +109,9 @@ pub fn promote(url: &str, kind: LogKind, path: &Path) -> Result<PromotedDatabase
             // The old primary was faster: its segment is applied as well.
             continue;
         }
-        let closed = replica.as_ref().and_then(|_| ClosedFile::of(path, index));
+        // A log of records is compared to the target at the start.
+        let is_closed = kind == LogKind::Pages && replica.is_some();
+        let closed = is_closed.then(|| ClosedFile::of(path, index)).flatten();
         let database = identity.database;
         StateFile { role: Role::Primary, database, epoch, index, chain, has_gap: false, closed }
             .write(path)?;

@@ -57,6 +57,19 @@ impl ClosedFile {
 }
 
 impl StateFile {
+    /// Returns the state of a replica whose files are incomplete: they are fetched at the next start.
+    pub(crate) const fn unfinished_replica() -> Self {
+        Self {
+            role: Role::Replica,
+            database: String::new(),
+            epoch: 0,
+            index: 0,
+            chain: 0,
+            has_gap: false,
+            closed: None,
+        }
+    }
+
     fn path(database: &Path) -> PathBuf {
         let mut name = database.as_os_str().to_owned();
         name.push(SUFFIX);

@@ -11,6 +11,7 @@ mod shared_commits;
 
 use std::any::TypeId;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hashbrown::HashMap;
@@ -540,6 +541,7 @@ impl StoreBuilder {
             records_changes,
         };
         let store = Store::new(engine, registry, answers, settings);
+        store.core.is_replica.store(is_replica, Ordering::Relaxed);
         let _ = hooks_core.set(Arc::downgrade(&store.core));
         if let Some((tables, retention)) = feed {
             let feed = change_feed::open(&store, tables, is_replica, is_paired)?;

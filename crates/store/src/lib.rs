@@ -77,8 +77,8 @@ pub mod change {
 /// The seam for copying an engine's log elsewhere: continuous replication and replicas.
 pub mod log_copy {
     pub use crate::contract::commit_sink::{
-        CommitSink, FillPages, LogEnd, LogKind, LoggedCommit, LoggedDatabase, ReplacedPages,
-        log_path,
+        CommitSink, FillPages, LogEnd, LogKind, LogPiece, LoggedCommit, LoggedDatabase,
+        ReplacedPages, log_path,
     };
 }
 

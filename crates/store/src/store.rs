@@ -258,6 +258,25 @@ impl Store {
         self.engine().capability()
     }
 
+    /// Returns true if the database follows another one, which alone is written to
+    /// ([`CommitSink::is_replica`](crate::log_copy::CommitSink::is_replica)). All writes and
+    /// transactions fail with [`ErrorKind::Busy`].
+    ///
+    /// ```
+    /// # use marmota_derive::Model;
+    /// # use marmota_memory::Memory;
+    /// # use marmota_store::Store;
+    /// # #[derive(Clone, Debug, PartialEq, Model)]
+    /// # struct City { id: i64, name: String }
+    /// let store = Store::builder(Memory::new()).model::<City>().open()?;
+    /// assert!(!store.is_replica());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub fn is_replica(&self) -> bool {
+        self.core.is_replica.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
     /// Returns true if the store may change rows of a table before they are written: it has hooks
     /// ([`StoreBuilder::before`](crate::StoreBuilder::before)) default expressions or computed
     /// fields. Then a row that was written may have other values than the write, and has to be read to be known.

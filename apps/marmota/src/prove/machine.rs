@@ -5,15 +5,25 @@ use std::path::PathBuf;
 use marmota::sqlite::disk::{Disk, PowerCut};
 
 use super::Failed;
+#[cfg(feature = "replication")]
+use super::logged_files::LoggedFiles;
 use crate::stress::sample::Dice;
 use crate::stress::stand::Folder;
 
-/// A machine: a folder, and the record of all writes to its databases.
+/// A machine: a folder, and what is known of its disk.
 pub(super) struct Machine {
     folder: Folder,
-    disk: Disk,
-    power: PowerCut,
+    power: Power,
     dice: Dice,
+}
+
+/// What is known of a disk.
+enum Power {
+    /// All writes by SQLite.
+    Recorded { disk: Disk, power: PowerCut },
+    /// What is on the disk of a memory engine.
+    #[cfg(feature = "replication")]
+    Files(LoggedFiles),
 }
 
 impl Machine {
@@ -29,7 +39,22 @@ impl Machine {
         let power = PowerCut::holding(seed, &place)?;
         let disk = Disk::at(&place)?;
         disk.record(true);
-        Ok(Self { folder, disk, power, dice: Dice(seed) })
+        Ok(Self { folder, power: Power::Recorded { disk, power }, dice: Dice(seed) })
+    }
+
+    /// Starts a machine with the files of a memory engine.
+    #[cfg(feature = "replication")]
+    pub(super) fn with_logs(folder: Folder, file: &str, seed: u64) -> Result<Self, Failed> {
+        let files = LoggedFiles::new(folder.0.canonicalize()?.join(file));
+        Ok(Self { folder, power: Power::Files(files), dice: Dice(seed) })
+    }
+
+    /// Records that all writes so far are on the disk, which a memory engine has waited for.
+    #[cfg(feature = "replication")]
+    pub(super) fn note_synced(&self) {
+        if let Power::Files(files) = &self.power {
+            files.note_synced();
+        }
     }
 
     /// Returns the path of a file.
@@ -41,13 +66,20 @@ impl Machine {
     /// Cuts the power now, or kills the process, and returns what is left. The process that still
     /// runs does not notice: its later writes are not in the result.
     pub(super) fn cut(&mut self) -> Result<Folder, Failed> {
-        for event in self.disk.take_record() {
-            self.power.go_on(&event);
-        }
         let left = Folder::in_memory()?;
-        match self.dice.roll() % 4 {
-            0 => self.power.leave_killed(&left.0)?,
-            part => self.power.leave(&left.0, [0, 3, 7][part as usize - 1])?,
+        let part = self.dice.roll() % 4;
+        match &mut self.power {
+            Power::Recorded { disk, power } => {
+                for event in disk.take_record() {
+                    power.go_on(&event);
+                }
+                match part {
+                    0 => power.leave_killed(&left.0)?,
+                    part => power.leave(&left.0, [0, 3, 7][part as usize - 1])?,
+                }
+            }
+            #[cfg(feature = "replication")]
+            Power::Files(files) => files.leave(&left.0, part == 0, &mut self.dice)?,
         }
         Ok(left)
     }

@@ -1,4 +1,4 @@
-//! The primary, the replica and the target of the scenario `replication`.
+//! The primary, the replica and the target of the scenarios of replication.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,17 +10,15 @@ use marmota::replication::{
 };
 use marmota::sqlite::{Location, Sqlite, SqliteOptions};
 use marmota::store::change::{ChangeRetention, Position};
-use marmota::store::{Durability, Store};
+use marmota::store::{Durability, Store, StoreBuilder};
 use marmota::{ErrorKind, Model, Result};
 
 use super::Failed;
 use super::machine::Machine;
 use crate::stress::stand::Folder;
 
-/// The name of each database.
-pub(super) const FILE: &str = "prove.db";
-/// The name of the file next to it.
-const STATE: &str = "prove.db-replication.json";
+/// The suffix of the file next to a database.
+const STATE: &str = "-replication.json";
 /// The longest wait for anything.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The longest wait for the rows of a replica that has applied all segments.
@@ -35,18 +33,87 @@ pub(super) struct Note {
     pub(super) text: String,
 }
 
+/// The engine of the databases.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Sqlite,
+    Memory,
+}
+
+impl Kind {
+    /// Returns the name of each database.
+    pub(super) const fn file(self) -> &'static str {
+        match self {
+            Self::Sqlite => "prove.db",
+            Self::Memory => "prove.mem",
+        }
+    }
+
+    /// Returns the URL of a database.
+    pub(super) fn url(self, path: &Path) -> String {
+        match self {
+            Self::Sqlite => format!("sqlite:{}", path.display()),
+            Self::Memory => format!("memory:{}?durability=full", path.display()),
+        }
+    }
+
+    fn builder(self, path: PathBuf) -> Result<StoreBuilder> {
+        let builder = match self {
+            Self::Sqlite => {
+                let options =
+                    SqliteOptions { durability: Durability::Full, ..SqliteOptions::default() };
+                Store::builder(Sqlite::open(Location::File(path), options)?)
+            }
+            Self::Memory => marmota::open(&self.url(&path))?,
+        };
+        Ok(builder.model::<Note>().changes(ChangeRetention::unlimited()))
+    }
+
+    /// Starts a machine with the files of a folder.
+    pub(super) fn machine(self, folder: Folder, seed: u64) -> Result<Machine, Failed> {
+        match self {
+            Self::Sqlite => Machine::with(folder, seed),
+            Self::Memory => Machine::with_logs(folder, self.file(), seed),
+        }
+    }
+
+    /// Cuts the power of a machine, and returns what is left. The state file is not written by an
+    /// engine: it is synced whenever it is written, so what is there before the cut is on the disk.
+    pub(super) fn cut(self, machine: &mut Machine) -> Result<Folder, Failed> {
+        let name = format!("{}{STATE}", self.file());
+        let state = fs::read(machine.path(&name)).ok();
+        let left = machine.cut()?;
+        if let Some(state) = state {
+            fs::write(left.0.join(name), state)?;
+        }
+        Ok(left)
+    }
+
+    /// Counts the last segment of a replica up, so that it leaves out the next one.
+    pub(super) fn skip_segment(self, folder: &Path) -> Result<(), Failed> {
+        let path = folder.join(format!("{}{STATE}", self.file()));
+        let mut state: serde_json::Value = serde_json::from_slice(&fs::read(&path)?)?;
+        let index = state["index"].as_u64().unwrap_or_default();
+        state["index"] = (index + 1).into();
+        Ok(fs::write(&path, serde_json::to_vec(&state)?)?)
+    }
+}
+
 /// A folder with the target, and restored databases.
-pub(super) struct Place(Folder);
+pub(super) struct Place {
+    folder: Folder,
+    pub(super) kind: Kind,
+}
 
 impl Place {
-    pub(super) fn new() -> Result<Self, Failed> {
-        let place = Self(Folder::in_memory()?);
+    pub(super) fn new(kind: Kind) -> Result<Self, Failed> {
+        let place = Self { folder: Folder::in_memory()?, kind };
         fs::create_dir(place.target())?;
         Ok(place)
     }
 
     pub(super) fn target(&self) -> PathBuf {
-        self.0.0.join("target")
+        self.folder.0.join("target")
     }
 
     /// Returns the URL of the target.
@@ -83,13 +150,13 @@ impl Place {
     /// Disconnects the primary from the target for good. What it writes from now on is dropped by
     /// [`Place::reconnect`].
     pub(super) fn disconnect(&self) -> Result<(), Failed> {
-        Ok(fs::rename(self.target(), self.0.0.join("frozen"))?)
+        Ok(fs::rename(self.target(), self.folder.0.join("frozen"))?)
     }
 
     /// Puts the target back, as it was when it was disconnected.
     pub(super) fn reconnect(&self) -> Result<(), Failed> {
         let _ = fs::remove_dir_all(self.target());
-        fs::rename(self.0.0.join("frozen"), self.target())?;
+        fs::rename(self.folder.0.join("frozen"), self.target())?;
         self.cut_link(false)
     }
 
@@ -117,9 +184,9 @@ impl Place {
     /// Restores the database to a new folder, and returns it with its numbers.
     pub(super) fn restored(&self, point: RestorePoint) -> Result<(Folder, Vec<i64>), Failed> {
         let folder = Folder::in_memory()?;
-        let url = format!("sqlite:{}", folder.0.join(FILE).display());
+        let url = self.kind.url(&folder.0.join(self.kind.file()));
         restore_replica(&self.url(), point, &url, false)?;
-        let store = Store::builder(Sqlite::from_url(&url)?).model::<Note>().open()?;
+        let store = marmota::open(&url)?.model::<Note>().open()?;
         let numbers = numbers(&store)?;
         store.close()?;
         Ok((folder, numbers))
@@ -152,10 +219,6 @@ pub(super) fn numbers(store: &Store) -> Result<Vec<i64>> {
     Ok(numbers)
 }
 
-fn options() -> SqliteOptions {
-    SqliteOptions { durability: Durability::Full, ..SqliteOptions::default() }
-}
-
 /// A running primary.
 pub(super) struct Primary {
     pub(super) store: Store,
@@ -169,8 +232,7 @@ impl Primary {
         options_of: ReplicationOptions,
     ) -> Result<Self, Failed> {
         let replicator = Replicator::new(&place.url(), options_of)?;
-        let engine = Sqlite::open(Location::File(machine.path(FILE)), options())?;
-        let store = Store::builder(engine).model::<Note>().changes(ChangeRetention::unlimited());
+        let store = place.kind.builder(machine.path(place.kind.file()))?;
         let store = store.commit_sink(Arc::new(replicator.clone())).open()?;
         Ok(Self { store, replicator })
     }
@@ -206,20 +268,20 @@ pub(super) struct Replica {
     pub(super) store: Store,
     pub(super) follower: Follower,
     pub(super) machine: Machine,
+    kind: Kind,
 }
 
 impl Replica {
     /// Starts a replica with the files of a folder.
     pub(super) fn open(folder: Folder, place: &Place, seed: u64) -> Result<Self, Failed> {
-        let file = folder.0.canonicalize()?.join(FILE);
+        let kind = place.kind;
+        let file = folder.0.canonicalize()?.join(kind.file());
         let follower = Follower::new(&place.url(), Duration::from_millis(2))?;
-        prepare_replica(&follower, &format!("sqlite:{}", file.display()))?;
+        prepare_replica(&follower, &kind.url(&file))?;
         // What `prepare` has fetched is on the disk.
-        let machine = Machine::with(folder, seed)?;
-        let engine = Sqlite::open(Location::File(file), options())?;
-        let store = Store::builder(engine).model::<Note>().changes(ChangeRetention::unlimited());
-        let store = store.commit_sink(Arc::new(follower.clone())).open()?;
-        Ok(Self { store, follower, machine })
+        let machine = kind.machine(folder, seed)?;
+        let store = kind.builder(file)?.commit_sink(Arc::new(follower.clone())).open()?;
+        Ok(Self { store, follower, machine, kind })
     }
 
     /// Waits until it has these rows of the primary. Returns a fault if it does not get them.
@@ -242,28 +304,8 @@ impl Replica {
 
     /// Cuts the power, and returns what is left.
     pub(super) fn cut(mut self) -> Result<Folder, Failed> {
-        let left = cut(&mut self.machine)?;
+        let left = self.kind.cut(&mut self.machine)?;
         let _ = self.store.close();
         Ok(left)
     }
-}
-
-/// Cuts the power of a machine, and returns what is left. The state file is not written by SQLite: it
-/// is synced whenever it is written, so what is there before the cut is on the disk.
-pub(super) fn cut(machine: &mut Machine) -> Result<Folder, Failed> {
-    let state = fs::read(machine.path(STATE)).ok();
-    let left = machine.cut()?;
-    if let Some(state) = state {
-        fs::write(left.0.join(STATE), state)?;
-    }
-    Ok(left)
-}
-
-/// Counts the last segment of a replica up, so that it leaves out the next one.
-pub(super) fn skip_segment(folder: &Path) -> Result<(), Failed> {
-    let path = folder.join(STATE);
-    let mut state: serde_json::Value = serde_json::from_slice(&fs::read(&path)?)?;
-    let index = state["index"].as_u64().unwrap_or_default();
-    state["index"] = (index + 1).into();
-    Ok(fs::write(&path, serde_json::to_vec(&state)?)?)
 }

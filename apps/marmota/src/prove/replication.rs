@@ -1,4 +1,4 @@
-//! The scenario `replication`: a primary writes to a target whose link fails, a replica follows, and
+//! The scenarios `replication` and `memory-replication`: a primary writes to a target whose link fails, a replica follows, and
 //! the power of both is cut. Then the primary is started again, or is lost, and a restored database
 //! takes over.
 //!
@@ -15,7 +15,7 @@ use marmota::sqlite::disk::integrity;
 use marmota::store::change::Position;
 
 use super::machine::Machine;
-use super::replicated::{self, FILE, Place, Primary, Replica, numbers};
+use super::replicated::{Kind, Place, Primary, Replica, numbers};
 use super::{Failed, Fault, Found, Prove};
 use crate::stress::line::Count;
 use crate::stress::sample::Dice;
@@ -53,12 +53,17 @@ struct Run<'p> {
     found: Found,
 }
 
+/// Returns the scenario with databases of this kind.
+pub(super) fn of(kind: Kind) -> impl Fn(&Prove, u64, &dyn Count) -> Result<Found, Failed> {
+    move |of, seed, line| prove(of, kind, seed, line)
+}
+
 /// Runs a seed. Odd seeds replicate synchronously.
-pub(super) fn prove(prove: &Prove, seed: u64, line: &dyn Count) -> Result<Found, Failed> {
+fn prove(prove: &Prove, kind: Kind, seed: u64, line: &dyn Count) -> Result<Found, Failed> {
     let (notes, dice, found) = (Notes::default(), Dice(seed), Found::default());
     let is_sync = !seed.is_multiple_of(2);
-    let mut run = Run { prove, is_sync, place: Place::new()?, notes, dice, found };
-    let mut machine = Machine::new(run.dice.roll())?;
+    let mut run = Run { prove, is_sync, place: Place::new(kind)?, notes, dice, found };
+    let mut machine = kind.machine(Folder::in_memory()?, run.dice.roll())?;
     let mut of_replica = Folder::in_memory()?;
     for restart in 0..=prove.cuts {
         let at = |fault: String| format!("after restart {restart}: {fault}");
@@ -77,10 +82,11 @@ pub(super) fn prove(prove: &Prove, seed: u64, line: &dyn Count) -> Result<Found,
             primary.store.close()?;
             break;
         }
-        run.write(&primary)?;
+        replica.machine.note_synced();
+        run.write(&primary, &machine)?;
         of_replica = replica.cut()?;
         if prove.plant == Some(Fault::SkippedSegment) {
-            replicated::skip_segment(&of_replica.0)?;
+            kind.skip_segment(&of_replica.0)?;
         }
         let left = run.cut(&primary, &mut machine)?;
         let _ = primary.store.close();
@@ -133,7 +139,7 @@ impl Run<'_> {
     }
 
     /// Writes rows, while the link to the target fails and is mended.
-    fn write(&mut self, primary: &Primary) -> Result<(), Failed> {
+    fn write(&mut self, primary: &Primary, machine: &Machine) -> Result<(), Failed> {
         for _ in 0..1 + self.dice.roll() % u64::from(self.prove.steps) {
             if self.dice.roll().is_multiple_of(CUTS) {
                 self.place.cut_link(true)?;
@@ -150,6 +156,7 @@ impl Run<'_> {
             let is_relaxed = self.dice.roll().is_multiple_of(RELAXED);
             match primary.insert(number, is_relaxed)? {
                 Some(true) => {
+                    machine.note_synced();
                     let note = (number, Instant::now(), primary.position()?);
                     self.notes.acknowledged.push(note);
                     self.found.acknowledged += 1;
@@ -169,7 +176,7 @@ impl Run<'_> {
         let now = Instant::now();
         let lag = Duration::from_millis(primary.replicator.status().lag_ms + 1);
         self.place.disconnect()?;
-        let left = replicated::cut(machine)?;
+        let left = self.place.kind.cut(machine)?;
         // In async mode, what was acknowledged before that must be in the target.
         let since = if self.is_sync { now } else { now.checked_sub(lag).unwrap_or(now) };
         for (number, at, _) in &self.notes.acknowledged {
@@ -190,7 +197,7 @@ impl Run<'_> {
             Ok(restored) => restored,
             Err(error) => {
                 self.found.tally.check(1, Some(at(&format!("the restore fails: {error}"))));
-                return Machine::with(left, self.dice.roll());
+                return self.place.kind.machine(left, self.dice.roll());
             }
         };
         let there: HashSet<i64> = restored.iter().copied().collect();
@@ -211,8 +218,12 @@ impl Run<'_> {
         self.check(missing.is_none(), || {
             at(&format!("the target has {last}, but not {missing:?}"))
         });
-        let found = integrity(&folder.0.join(FILE))?;
-        self.check(found == "ok", || at(&found));
+        let kind = self.place.kind;
+        if kind == Kind::Sqlite {
+            // A restore of the other engine has read all rows.
+            let found = integrity(&folder.0.join(kind.file()))?;
+            self.check(found == "ok", || at(&found));
+        }
         let points: Vec<_> = acknowledged.iter().filter(|(one, ..)| there.contains(one)).collect();
         if !points.is_empty() {
             let (number, _, position) = points[self.dice.roll() as usize % points.len()];
@@ -221,13 +232,13 @@ impl Run<'_> {
             self.check(found == wanted, || at(&format!("{position} does not have its rows")));
         }
         if !self.dice.roll().is_multiple_of(LOSSES) {
-            return Machine::with(left, self.dice.roll());
+            return self.place.kind.machine(left, self.dice.roll());
         }
         // The primary is lost with what the target does not have.
-        promote(&self.place.url(), &format!("sqlite:{}", folder.0.join(FILE).display()))?;
+        promote(&self.place.url(), &kind.url(&folder.0.join(kind.file())))?;
         self.notes.settled = there;
         self.notes.acknowledged.clear();
         self.notes.unknown.clear();
-        Machine::with(folder, self.dice.roll())
+        kind.machine(folder, self.dice.roll())
     }
 }

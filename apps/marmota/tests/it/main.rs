@@ -29,6 +29,7 @@ mod output;
 mod postgres;
 mod program;
 mod prove;
+mod replicas;
 mod rows;
 mod serve;
 #[cfg(unix)]

@@ -218,6 +218,10 @@ impl ApplicationFiles {
             None => settings,
         };
         let auth = Auth::new(store, settings)?;
+        // The primary writes its groups.
+        if store.is_replica() {
+            return Ok(auth);
+        }
         let stored = auth.groups()?;
         for AppGroup { name, grants } in &groups {
             let is_stored = stored.iter().any(|one| one.name == *name && one.grants.0 == *grants);

@@ -68,7 +68,8 @@ pub(super) struct Replicate {
     /// 0: never
     #[arg(long, value_name = "MINUTES", default_value_t = 60, requires = "replicate_to")]
     replica_merge_minutes: u64,
-    /// Serves a read-only replica of the SQLite database in this target; --db names the replica's file
+    /// Serves a read-only replica of the database in this target; --db names the replica's file, of
+    /// the same engine
     #[arg(long, value_name = "URL", conflicts_with = "replicate_to")]
     replica_of: Option<String>,
     /// The interval in which a replica looks for new commits, in milliseconds

@@ -16,7 +16,7 @@ use hashbrown::HashMap;
 use marmota_model::{Result, ValueForm, ValueRef};
 use smallvec::{SmallVec, smallvec};
 
-use super::super::catalog::Catalog;
+use crate::catalog::Catalog;
 use crate::catalog::locked_tables::LockedTables;
 use crate::data_file::row_codec::{Bytes, write_head, write_row, write_unsigned, write_value};
 use crate::table::table_rows::Values;
@@ -27,14 +27,14 @@ const CHANGES: u8 = 2;
 
 /// A table in a list of tables.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Definition {
-    pub(super) name: String,
-    pub(super) key: usize,
-    pub(super) fields: Vec<(String, ValueForm)>,
+pub(crate) struct Definition {
+    pub(crate) name: String,
+    pub(crate) key: usize,
+    pub(crate) fields: Vec<(String, ValueForm)>,
 }
 
 /// Writes a list of tables.
-pub(in super::super) fn write_tables(out: &mut Vec<u8>, schema: u32, catalog: &Catalog) {
+pub(crate) fn write_tables(out: &mut Vec<u8>, schema: u32, catalog: &Catalog) {
     out.push(TABLES);
     out.extend_from_slice(&schema.to_le_bytes());
     out.extend_from_slice(&(catalog.slots.len() as u32).to_le_bytes());
@@ -61,7 +61,7 @@ struct Group {
 ///
 /// # Errors
 /// Only a defect of the engine.
-pub(in super::super) fn write_changes(
+pub(crate) fn write_changes(
     out: &mut Vec<u8>,
     log: &UndoLog,
     locked: &LockedTables<'_>,
@@ -121,23 +121,23 @@ fn write_image(out: &mut Vec<u8>, locked: &LockedTables<'_>, table: u32, row: u3
 }
 
 /// A payload that was read.
-pub(super) enum Payload {
+pub(crate) enum Payload {
     Tables { schema: u32, definitions: Vec<Arc<Definition>> },
     Changes(Vec<Change>),
 }
 
 /// The change of one row.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Change {
-    pub(super) table: usize,
+pub(crate) struct Change {
+    pub(crate) table: usize,
     /// The position of the key.
-    pub(super) key: Range<usize>,
+    pub(crate) key: Range<usize>,
     /// The position of the row, if it exists.
-    pub(super) row: Option<Range<usize>>,
+    pub(crate) row: Option<Range<usize>>,
 }
 
 /// Reads the payload in a part of a log; `None` if it cannot be decoded.
-pub(super) fn read(
+pub(crate) fn read(
     log: &[u8],
     payload: Range<usize>,
     definitions: &[Arc<Definition>],

@@ -12,13 +12,14 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Result};
 
 use super::record::{self, Identity, RECORD_BYTES};
-use crate::data_file::replace::{folder_of, sync_folder};
+use crate::data_file::replace::{failed, folder_of, sync_folder};
 use crate::encryption::file_encryption::{Cipher, FileEncryption};
 use crate::encryption::seal::{TAG_BYTES, Use};
 
@@ -62,9 +63,31 @@ impl LogFile {
         Ok(Self { file: Arc::new(file), identity, bytes: head.len() as u64, sealing })
     }
 
-    /// Continues a log that is not sealed.
+    /// Continues a log that is not sealed, or that gets only bytes of another database's log.
     pub(super) fn go_on(file: File, identity: Identity, bytes: u64) -> Self {
         Self { file: Arc::new(file), identity, bytes, sealing: None }
+    }
+
+    /// Begins a log that gets the bytes of another database's log. Its name is then on the disk.
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Io`].
+    pub(super) fn begin_copy(path: &Path, identity: Identity) -> Result<Self> {
+        let file = create(path, &[]).map_err(fault)?;
+        Ok(Self::go_on(file, identity, 0))
+    }
+
+    /// Appends bytes of another database's log.
+    ///
+    /// # Errors
+    /// [`marmota_model::ErrorKind::Io`]; then nothing is appended.
+    pub(super) fn copy(&mut self, bytes: &[u8]) -> Result<()> {
+        (&*self.file).write_all(bytes).or_else(|error| {
+            self.file.set_len(self.bytes).map_err(fault)?;
+            Err(fault(error))
+        })?;
+        self.bytes += bytes.len() as u64;
+        Ok(())
     }
 
     /// Returns the length of a log that has one record with a payload of this length.
@@ -129,9 +152,11 @@ fn bound(at: u64, settled: u64) -> [u8; 16] {
     bound
 }
 
-/// Decrypts the payload of a record in place; `None` if any of it was changed.
+/// Decrypts the payload of a record in place; `None` if any of it was changed. `begin` is the position
+/// of the first byte in the log.
 pub(super) fn unseal(
     log: &mut [u8],
+    begin: u64,
     payload: &Range<usize>,
     cipher: &Cipher,
 ) -> Option<Range<usize>> {
@@ -139,7 +164,7 @@ pub(super) fn unseal(
     let settled = record::settled_of(log.get(at..payload.start)?)?;
     let (number, sealed) = log.get_mut(payload.clone())?.split_first_chunk_mut::<NUMBER_BYTES>()?;
     let number = u64::from_le_bytes(*number);
-    let bytes = cipher.unseal(number, &bound(at as u64, settled), sealed)?;
+    let bytes = cipher.unseal(number, &bound(begin + at as u64, settled), sealed)?;
     let start = payload.start + NUMBER_BYTES;
     Some(start..start + bytes)
 }
@@ -152,6 +177,20 @@ fn create(path: &Path, head: &[u8]) -> io::Result<File> {
     file.sync_all()?;
     sync_folder(folder_of(path))?;
     Ok(file)
+}
+
+/// Returns true if a log has these bytes at a position.
+///
+/// # Errors
+/// [`marmota_model::ErrorKind::Io`].
+pub(super) fn has_bytes(path: &Path, position: u64, bytes: &[u8]) -> Result<bool> {
+    if bytes.is_empty() {
+        return Ok(true);
+    }
+    let mut own = vec![0; bytes.len()];
+    let read = File::open(path).and_then(|file| file.read_exact_at(&mut own, position));
+    read.map_err(|error| failed("read", path, error))?;
+    Ok(own == bytes)
 }
 
 /// The error for a failed write to the disk; nothing was written.
@@ -213,7 +252,7 @@ mod tests {
         let mut log = log.to_vec();
         let scan = record::scan(&log, record::read_head(&log).unwrap());
         let mut opened =
-            |payload| unseal(&mut log, payload, cipher).map(|range| log[range].to_vec());
+            |payload| unseal(&mut log, 0, payload, cipher).map(|range| log[range].to_vec());
         scan.payloads.iter().map(&mut opened).collect()
     }
 

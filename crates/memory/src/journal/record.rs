@@ -164,19 +164,51 @@ struct Found {
     settled: u64,
 }
 
-fn record_at(file: &[u8], at: usize, identity: Identity) -> Option<Found> {
-    let head: &[u8; RECORD_BYTES] = file.get(at..)?.first_chunk()?;
-    if head[..4] != MARK {
-        return None;
-    }
-    let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]);
+/// The bytes of a log from a position on.
+#[derive(Clone, Copy)]
+pub(super) struct LogBytes<'b> {
+    pub(super) bytes: &'b [u8],
+    /// The position of the first byte in the log.
+    pub(super) begin: u64,
+}
+
+/// Returns the place of the payload by the head of a record; `None` without the mark of a record.
+fn payload_at(bytes: &[u8], at: usize) -> Option<Range<usize>> {
+    let head: &[u8; RECORD_BYTES] = bytes.get(at..)?.first_chunk()?;
+    let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
+    let start = at + RECORD_BYTES;
+    (head[..4] == MARK).then_some(start..start.checked_add(length)?)
+}
+
+fn record_at(log: LogBytes<'_>, at: usize, identity: Identity) -> Option<Found> {
+    let payload = payload_at(log.bytes, at)?;
+    let head = &log.bytes[at..payload.start];
     let sum = u32::from_le_bytes([head[8], head[9], head[10], head[11]]);
     let settled = settled_of(head)?;
-    let start = at + RECORD_BYTES;
-    let payload = start..start.checked_add(length as usize)?;
-    let mut found = sum_of(identity, at as u64, length, settled);
-    found.update(file.get(payload.clone())?);
+    let mut found = sum_of(identity, log.begin + at as u64, payload.len() as u32, settled);
+    found.update(log.bytes.get(payload.clone())?);
     (found.finalize() == sum).then_some(Found { payload, settled })
+}
+
+/// Reads the complete records at the beginning of bytes that were received: their payloads, and the
+/// end of the last one. `None` if the bytes after that are not the beginning of a record.
+pub(super) fn received(
+    log: LogBytes<'_>,
+    identity: Identity,
+) -> Option<(Vec<Range<usize>>, usize)> {
+    /// The difference in length between a sealed payload and a plain one is less than this.
+    const SEALED_MAX: usize = 64;
+    let (mut payloads, mut end) = (Vec::new(), 0);
+    while let Some(found) = record_at(log, end, identity) {
+        end = found.payload.end;
+        payloads.push(found.payload);
+    }
+    let rest = log.bytes.len() - end;
+    let is_incomplete = rest < RECORD_BYTES
+        || payload_at(log.bytes, end).is_some_and(|payload| {
+            payload.len() <= PAYLOAD_BYTES_MAX + SEALED_MAX && payload.end > log.bytes.len()
+        });
+    is_incomplete.then_some((payloads, end))
 }
 
 /// The content of a log.
@@ -203,8 +235,9 @@ pub(super) enum Rest {
 /// Reads a log after its head.
 pub(super) fn scan(file: &[u8], head: Head) -> Scan {
     let identity = head.identity;
+    let log = LogBytes { bytes: file, begin: 0 };
     let (mut payloads, mut end) = (Vec::new(), head.bytes);
-    while let Some(found) = record_at(file, end, identity) {
+    while let Some(found) = record_at(log, end, identity) {
         end = found.payload.end;
         payloads.push(found.payload);
     }
@@ -220,7 +253,7 @@ fn witness(file: &[u8], end: usize, identity: Identity) -> Option<usize> {
     let mut at = end + 1;
     loop {
         at += file.get(at..)?.windows(MARK.len()).position(|bytes| bytes == MARK)?;
-        match record_at(file, at, identity) {
+        match record_at(LogBytes { bytes: file, begin: 0 }, at, identity) {
             Some(found) if found.settled > end as u64 => return Some(at),
             Some(found) => at = found.payload.end,
             None => at += 1,

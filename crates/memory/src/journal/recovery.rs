@@ -13,22 +13,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use hashbrown::HashMap;
 use marmota_model::{Error, ErrorKind, Result, Uuid};
 use marmota_store::Durability;
 use marmota_store::log_copy::log_path;
 use marmota_store::private_file;
 use parking_lot::{Condvar, Mutex};
 
-use super::changes::{self, Definition, Payload};
 use super::log_file::{self, LogFile, fault};
+use super::received::ReceivedLog;
 use super::record::{self, HeadFault, Identity, Rest};
+use super::replay::Replay;
 use super::{Counts, Journal, Lock, Tail, Waiting, bytes_max};
 use crate::catalog::Catalog;
 use crate::data_file;
-use crate::data_file::binary_section::{BinarySection, Part};
 use crate::data_file::contents::{Link, Loaded, Section};
-use crate::data_file::replace::{failed, folder_of, remove_leftovers, replace};
+use crate::data_file::replace::{failed, folder_of, remove_leftovers, replace, sync_folder};
 use crate::data_file::snapshot::Snapshot;
 use crate::encryption::file_encryption::FileEncryption;
 use crate::encryption::seal::Use;
@@ -42,6 +41,17 @@ const LOGS_MAX: usize = 16;
 pub(in super::super) struct Opened {
     pub(in super::super) journal: Arc<Journal>,
     pub(in super::super) loaded: Loaded,
+    /// What a replica has received.
+    pub(in super::super) received: Option<ReceivedLog>,
+}
+
+/// The part of a database in a replication, as far as its logs are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Part {
+    /// It writes its logs.
+    Own,
+    /// It gets them from its primary, which has also what is damaged here.
+    Replica,
 }
 
 /// Returns the name of a file with a suffix.
@@ -138,12 +148,20 @@ impl<'p> ExclusiveFile<'p> {
         Ok(Self { path, _lock: lock(path)? })
     }
 
+    /// Cuts off what is incomplete at the end of a replica's log.
+    ///
+    /// # Errors
+    /// Those of [`open`].
+    pub(in super::super) fn cut_replica(&self, encryption: &FileEncryption) -> Result<()> {
+        recover(self.path, encryption, Part::Replica)?.check_replica(self.path)
+    }
+
     /// Reads its data, including its logs.
     ///
     /// # Errors
     /// Those of [`open`].
     pub(in super::super) fn recover(&self, encryption: &FileEncryption) -> Result<Loaded> {
-        recover(self.path, encryption).map(|found| found.loaded)
+        recover(self.path, encryption, Part::Own).map(|found| found.loaded)
     }
 
     /// Returns a generation after those of all existing logs.
@@ -171,20 +189,23 @@ struct Recovered {
     is_there: bool,
     /// The schema version of the snapshot.
     schema: u32,
+    /// The state after the last record.
+    replay: Replay,
 }
 
 /// Reads the snapshot and its logs, and cuts off bytes that were never acknowledged as durable. The
 /// caller needs exclusive access to the database.
-fn recover(path: &Path, encryption: &FileEncryption) -> Result<Recovered> {
+fn recover(path: &Path, encryption: &FileEncryption, part: Part) -> Result<Recovered> {
     remove_leftovers(path)?;
-    let mut state = State::default();
+    let mut state = Replay::default();
+    let mut tables = BTreeMap::new();
     let mut link = None;
     let mut snapshot_bytes = 0;
     let is_there = path.exists();
     if is_there {
         snapshot_bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
         let read = data_file::read(path, encryption)?;
-        (state.schema, state.tables, link) = (read.schema, read.tables, read.link);
+        (state.schema, tables, link) = (read.schema, read.tables, read.link);
     }
     let schema = state.schema;
     let logs = belonging(path, is_there, link.as_ref(), logs(path)?)?;
@@ -200,13 +221,31 @@ fn recover(path: &Path, encryption: &FileEncryption) -> Result<Recovered> {
         let position =
             link.filter(|link| link.generation == generation).map_or(0, |link| link.position);
         let is_last = at + 1 == logs.len();
-        let read = Reading { path: log_path(path, generation), is_last, position, encryption };
+        let path = log_path(path, generation);
+        let read = Reading { path, is_last, position, encryption, part };
         let bytes = read.replay(&mut identity, is_known, &mut state)?;
         log_bytes += bytes;
         end = Some(bytes).filter(|&bytes| bytes > 0);
     }
-    let (loaded, logs) = (state.finish(path)?, logs.len());
-    Ok(Recovered { loaded, link, identity, end, logs, log_bytes, snapshot_bytes, is_there, schema })
+    state.put_into(&mut tables, path)?;
+    if part == Part::Replica {
+        // Tables are created by the primary only.
+        state.add_empty(&mut tables, |_| false);
+    }
+    let loaded = Loaded { path: path.to_owned(), schema: state.schema, tables };
+    let logs = logs.len();
+    Ok(Recovered {
+        loaded,
+        link,
+        identity,
+        end,
+        logs,
+        log_bytes,
+        snapshot_bytes,
+        is_there,
+        schema,
+        replay: state,
+    })
 }
 
 /// Opens a database, or creates it.
@@ -220,13 +259,19 @@ pub(in super::super) fn open(
     encryption: &Arc<FileEncryption>,
     durability: Durability,
     closed: &Arc<AtomicBool>,
+    part: Part,
 ) -> Result<Opened> {
     let lock = lock(path)?;
-    let found = recover(path, encryption)?;
-    if found.is_there && found.link.is_none() {
+    let mut found = recover(path, encryption, part)?;
+    if part == Part::Replica {
+        found.check_replica(path)?;
+    } else if found.is_there && found.link.is_none() {
         adopt(path, encryption, &found.loaded, found.identity)?;
     }
-    let log = found.log(path, encryption)?;
+    let (log, received) = match part {
+        Part::Own => (found.log(path, encryption)?, None),
+        Part::Replica => found.copied_log(path, encryption).map(|(log, at)| (log, Some(at)))?,
+    };
     let bytes_max = bytes_max(found.snapshot_bytes);
     let tail = Tail {
         position: log.bytes,
@@ -243,7 +288,6 @@ pub(in super::super) fn open(
     let journal = Arc::new(Journal {
         path: path.to_owned(),
         durability,
-        lineage: found.identity.lineage,
         encryption: Arc::clone(encryption),
         synced: AtomicU64::new(tail.position),
         answered: AtomicU64::new(tail.position),
@@ -263,7 +307,54 @@ pub(in super::super) fn open(
     if durability != Durability::None {
         journal.start()?;
     }
-    Ok(Opened { journal, loaded: found.loaded })
+    Ok(Opened { journal, loaded: found.loaded, received })
+}
+
+/// A replica's data that was read from other files, which are then moved.
+pub(in super::super) struct Fetched {
+    pub(in super::super) loaded: Loaded,
+    pub(in super::super) received: ReceivedLog,
+    pub(in super::super) log: FetchedLog,
+}
+
+/// The log of such files.
+pub(in super::super) struct FetchedLog {
+    pub(super) file: LogFile,
+    pub(super) snapshot_bytes: u64,
+}
+
+/// Reads the files of a replica, next to which no other process works, and moves them to the place of
+/// another database, which has no log then.
+///
+/// # Errors
+/// Those of [`open`].
+pub(in super::super) fn fetched(
+    new: &Path,
+    path: &Path,
+    encryption: &FileEncryption,
+) -> Result<Fetched> {
+    let mut found = recover(new, encryption, Part::Replica)?;
+    found.check_replica(new)?;
+    let (log, received) = found.copied_log(new, encryption)?;
+    found.loaded.path = path.to_owned();
+    let log = FetchedLog { file: log, snapshot_bytes: found.snapshot_bytes };
+    Ok(Fetched { loaded: found.loaded, received, log })
+}
+
+/// Moves a file and its logs to the place of another one, whose logs are removed.
+///
+/// # Errors
+/// [`ErrorKind::Io`]; the files may be incomplete.
+pub(in super::super) fn move_files(new: &Path, path: &Path) -> Result<()> {
+    let cannot = |error| failed("write", path, error);
+    for log in logs(path)? {
+        std::fs::remove_file(log_path(path, log)).map_err(cannot)?;
+    }
+    std::fs::rename(new, path).map_err(cannot)?;
+    for log in logs(new)? {
+        std::fs::rename(log_path(new, log), log_path(path, log)).map_err(cannot)?;
+    }
+    sync_folder(folder_of(path)).map_err(cannot)
 }
 
 impl Recovered {
@@ -279,6 +370,37 @@ impl Recovered {
         }
         let next = Identity { lineage, generation: generation + 1 };
         LogFile::begin(&log_path(path, next.generation), next, encryption)
+    }
+
+    /// Checks that these are the files of a replica.
+    fn check_replica(&self, path: &Path) -> Result<()> {
+        if self.link.is_some() && self.logs > 0 {
+            return Ok(());
+        }
+        let message = format!(
+            "{} is not a replica: it has no log of a primary; delete it, and start the replica again, \
+             which fetches it",
+            path.display()
+        );
+        Err(Error::new(ErrorKind::Conflict, message))
+    }
+
+    /// Returns the log that continues with the bytes of the primary, and what was received of it.
+    fn copied_log(
+        &mut self,
+        path: &Path,
+        encryption: &FileEncryption,
+    ) -> Result<(LogFile, ReceivedLog)> {
+        let path = log_path(path, self.identity.generation);
+        let replay = std::mem::take(&mut self.replay);
+        let Some(bytes) = self.end else {
+            let log = LogFile::begin_copy(&path, self.identity)?;
+            return Ok((log, ReceivedLog::new(self.identity, replay)));
+        };
+        let file = append_to(&path).map_err(fault)?;
+        let log = LogFile::go_on(file, self.identity, bytes);
+        let received = ReceivedLog::after(&path, self.identity, bytes, replay, encryption)?;
+        Ok((log, received))
     }
 
     /// Returns the length of a log that was not among those read.
@@ -375,6 +497,7 @@ struct Reading<'v> {
     is_last: bool,
     /// The minimum length of the log.
     position: u64,
+    part: Part,
 }
 
 impl Reading<'_> {
@@ -384,7 +507,7 @@ impl Reading<'_> {
 
     /// Applies the records of the log, and cuts off bytes that were never acknowledged as durable.
     /// Returns its length, or 0 if even its head is missing.
-    fn replay(&self, identity: &mut Identity, is_known: bool, state: &mut State) -> Result<u64> {
+    fn replay(&self, identity: &mut Identity, is_known: bool, state: &mut Replay) -> Result<u64> {
         let mut log =
             std::fs::read(&self.path).map_err(|error| failed("read", &self.path, error))?;
         let head = match record::read_head(&log) {
@@ -419,7 +542,8 @@ impl Reading<'_> {
         }
         let mut scan = record::scan(&log, head);
         for payload in scan.payloads.iter_mut().filter(|_| cipher.is_some()) {
-            let opened = cipher.as_ref().and_then(|own| log_file::unseal(&mut log, payload, own));
+            let opened =
+                cipher.as_ref().and_then(|own| log_file::unseal(&mut log, 0, payload, own));
             *payload = opened.ok_or_else(|| {
                 let at = payload.start;
                 self.refuse(&format!("has a record at byte {at} that was changed: restore a copy"))
@@ -444,7 +568,12 @@ impl Reading<'_> {
         let is_short = (end as u64) < self.position;
         match scan.rest {
             Rest::Nothing if !is_short => Ok(()),
-            Rest::Torn if self.is_last && !is_short => {
+            // The primary has what is damaged in a replica: it may not have been synced yet.
+            Rest::Torn | Rest::Damaged(_)
+                if self.is_last
+                    && !is_short
+                    && (scan.rest == Rest::Torn || self.part == Part::Replica) =>
+            {
                 log::warn!(
                     "{}: the last {} bytes, from byte {end} on, are an incomplete write and were \
                      removed; the {} records before them are kept",
@@ -467,108 +596,5 @@ impl Reading<'_> {
                 "ends at byte {end}, but more had been written to the disk: restore a copy"
             ))),
         }
-    }
-}
-
-/// The state of the snapshot and the logs read so far.
-#[derive(Default)]
-struct State {
-    schema: u32,
-    tables: BTreeMap<String, Section>,
-    definitions: Vec<Arc<Definition>>,
-    changed: BTreeMap<String, Changed>,
-}
-
-/// A key as encoded in a row, after its form.
-type Key = Box<[u8]>;
-
-/// The rows of a table that logs have changed.
-#[derive(Default)]
-struct Changed {
-    /// The field that is the key.
-    key: String,
-    rows: HashMap<Key, Option<Image>>,
-}
-
-/// A row in a log.
-struct Image {
-    log: Arc<Vec<u8>>,
-    definition: Arc<Definition>,
-    range: std::ops::Range<usize>,
-}
-
-impl State {
-    fn take(&mut self, log: &Arc<Vec<u8>>, payload: std::ops::Range<usize>) -> Option<()> {
-        match changes::read(log, payload, &self.definitions)? {
-            Payload::Tables { schema, definitions } => {
-                (self.schema, self.definitions) = (schema, definitions);
-            }
-            Payload::Changes(changes) => {
-                for change in changes {
-                    let definition = self.definitions.get(change.table)?;
-                    let (key, form) = &definition.fields[definition.key];
-                    let changed = self.changed.entry(definition.name.clone()).or_default();
-                    changed.key.clone_from(key);
-                    let image = change.row.map(|range| Image {
-                        log: Arc::clone(log),
-                        definition: Arc::clone(definition),
-                        range,
-                    });
-                    changed.rows.insert(key_of(*form, &log[change.key]), image);
-                }
-            }
-        }
-        Some(())
-    }
-
-    /// Replaces rows of the snapshot by those of the logs.
-    fn finish(mut self, path: &Path) -> Result<Loaded> {
-        for (name, changed) in self.changed {
-            let section = match self.tables.remove(&name) {
-                None => Some(BinarySection { parts: Vec::new() }),
-                Some(Section::Binary(section)) => Some(section),
-                Some(Section::Json(_)) => None,
-            };
-            let merged =
-                section.and_then(|section| changed.put_into(section)).ok_or_else(|| {
-                    let message = format!(
-                        "{}: the log has changes to `{name}` that do not match its rows: use the \
-                     program that wrote the log",
-                        path.display()
-                    );
-                    Error::new(ErrorKind::Invalid, message)
-                })?;
-            self.tables.insert(name, Section::Binary(merged));
-        }
-        Ok(Loaded { path: path.to_owned(), schema: self.schema, tables: self.tables })
-    }
-}
-
-fn key_of(form: marmota_model::ValueForm, bytes: &[u8]) -> Key {
-    [&[crate::data_file::row_codec::form_number(form)], bytes].concat().into()
-}
-
-impl Changed {
-    /// Returns the rows of a snapshot that no log has changed, and the rows of the logs.
-    fn put_into(self, mut section: BinarySection) -> Option<BinarySection> {
-        section.retain(&self.key, |form, key| !self.rows.contains_key(&key_of(form, key)))?;
-        let mut images: Vec<Image> = self.rows.into_values().flatten().collect();
-        // Rows of the same log and shape come together, in the order in which they were written.
-        let place = |image: &Image| {
-            let log = Arc::as_ptr(&image.log) as usize;
-            (log, Arc::as_ptr(&image.definition) as usize, image.range.start)
-        };
-        images.sort_unstable_by_key(place);
-        let same = |a: &Image, b: &Image| {
-            Arc::ptr_eq(&a.log, &b.log) && Arc::ptr_eq(&a.definition, &b.definition)
-        };
-        for run in images.chunk_by(same) {
-            section.parts.push(Part {
-                content: Arc::clone(&run[0].log),
-                fields: run[0].definition.fields.clone(),
-                blocks: run.iter().map(|image| (image.range.clone(), 1)).collect(),
-            });
-        }
-        Some(section)
     }
 }

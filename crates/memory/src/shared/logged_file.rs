@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use marmota_model::{Error, ErrorKind, Result};
-use marmota_store::log_copy::{LogEnd, LogKind, LoggedDatabase};
+use marmota_store::log_copy::{LogEnd, LogKind, LogPiece, LoggedDatabase};
 
 use crate::shared::Shared;
 
@@ -48,12 +48,12 @@ impl LoggedDatabase for LoggedFile {
     fn write_snapshot(&self) -> Result<u64> {
         self.shared()?.snapshot()
     }
-}
 
-/// The error for a replica that would have to change while it is read.
-#[cold]
-pub(crate) fn no_replica() -> Error {
-    let message = "the memory engine cannot follow a primary: restore its database with `marmota \
-                   restore`, and serve that";
-    Error::new(ErrorKind::Unsupported, message)
+    fn append_log(&self, pieces: &[LogPiece<'_>]) -> Result<bool> {
+        self.shared()?.append_log(pieces)
+    }
+
+    fn replace_files(&self, new: &Path) -> Result<()> {
+        self.shared()?.replace_files(new)
+    }
 }

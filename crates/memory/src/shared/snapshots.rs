@@ -37,7 +37,11 @@ impl Shared {
         path: &Path,
         loaded: &Loaded,
     ) -> Result<u64> {
-        let generation = journal.rotate()?;
+        // All rows are later than the beginning of a replica's log.
+        let generation = match self.replica.get() {
+            None => journal.rotate()?,
+            Some(_) => journal.end().0,
+        };
         let written = self.write_snapshot(journal, path, loaded, generation, true);
         match &written {
             Ok(()) => {
@@ -106,9 +110,9 @@ impl Shared {
         }
     }
 
-    /// Starts a thread that makes a snapshot if the log has become long.
+    /// Starts a thread that makes a snapshot, unless one makes it already.
     pub(crate) fn shorten_log(self: &Arc<Self>, journal: &Journal) {
-        if !journal.wants_snapshot() {
+        if !journal.begins_snapshot() {
             return;
         }
         let shared = Arc::clone(self);
@@ -132,7 +136,7 @@ impl Shared {
         }
     }
 
-    fn path(&self) -> Option<&Path> {
+    pub(crate) fn path(&self) -> Option<&Path> {
         self.file.as_ref().map(|(path, _)| &**path)
     }
 

@@ -90,6 +90,12 @@ impl UndoLog {
         &self.steps
     }
 
+    /// Returns the number of steps for which it has memory.
+    #[cfg(test)]
+    pub(crate) const fn capacity(&self) -> usize {
+        self.steps.capacity()
+    }
+
     /// Returns the number of steps, as a mark for [`Self::undo_to`].
     pub(crate) fn mark(&self) -> usize {
         self.steps.len()

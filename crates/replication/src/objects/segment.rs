@@ -9,7 +9,7 @@
 //! has the place of each record instead of a page's number, and the bytes of the log.
 
 use marmota_model::Result;
-use marmota_store::log_copy::LogKind;
+use marmota_store::log_copy::{LogKind, LogPiece};
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -146,6 +146,16 @@ pub(crate) struct SegmentBody {
 }
 
 impl SegmentBody {
+    /// Returns the first pieces of a log of records.
+    pub(crate) fn pieces(&self, count: usize) -> impl Iterator<Item = LogPiece<'_>> {
+        let mut rest = &*self.bytes;
+        self.ranges.iter().take(count).map(move |range| {
+            let bytes;
+            (bytes, rest) = rest.split_at((range.length as usize).min(rest.len()));
+            LogPiece { log: range.log, begin: range.begin, bytes }
+        })
+    }
+
     /// Returns a checksum of the commits and the pages.
     pub(crate) fn checksum(&self) -> u64 {
         let mut hasher = Xxh3Default::new();

@@ -163,6 +163,10 @@ fn refuses_a_target() {
     primary.insert("without a target");
     assert!(primary.replicator.status().error.is_some(), "after {:?}", started.elapsed());
     let follower = Follower::new(&url, Duration::from_millis(50)).unwrap();
-    assert!(follower.prepare(&folder().join("r.db"), |make| make(&folder().join("r"))).is_err());
+    assert!(
+        follower
+            .prepare(LogKind::Pages, &folder().join("r.db"), |make| make(&folder().join("r")))
+            .is_err()
+    );
     drop(Replicator::new(&url, quick()).unwrap());
 }

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 use marmota_derive::Model;
 use marmota_memory::Memory;
 use marmota_model::Result;
-use marmota_replication::{Follower, ReplicationOptions, Replicator, RestorePoint, fetch};
+use marmota_replication::{
+    Follower, PromotedDatabase, ReplicationOptions, Replicator, RestorePoint, fetch, promote,
+};
 use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::change::ChangeRetention;
 use marmota_store::log_copy::LogKind;
@@ -67,6 +69,36 @@ impl Kind {
         }
     }
 
+    /// Opens a database as a replica of a target.
+    pub(crate) fn replica(self, path: &Path, url: &str) -> Result<(Store, Follower)> {
+        match self {
+            Self::Sqlite => replica(path, url, &SqliteOptions::default()),
+            Self::Memory => {
+                let follower = Follower::new(url, Duration::from_millis(10))?;
+                follower.prepare(LogKind::Records, path, |make| {
+                    Memory::install_replica(&memory_url(path), make)
+                })?;
+                following(self.builder(path)?, follower)
+            }
+        }
+    }
+
+    /// Makes a replica the primary of a target.
+    pub(crate) fn promote(self, path: &Path, url: &str) -> Result<PromotedDatabase> {
+        let kind = match self {
+            Self::Sqlite => {
+                let location = Location::File(path.to_owned());
+                Sqlite::settle(&location, &SqliteOptions::default(), "promote it")?;
+                LogKind::Pages
+            }
+            Self::Memory => {
+                Memory::settled_file(&memory_url(path), true)?;
+                LogKind::Records
+            }
+        };
+        promote(url, kind, path)
+    }
+
     /// Returns the bytes of the database's logs.
     pub(crate) fn log_bytes(self, path: &Path) -> u64 {
         let name = path.file_name().unwrap().to_str().unwrap();
@@ -111,6 +143,11 @@ impl Place {
         Primary::of(self.kind.builder(&self.path(name))?, &self.url, options)
     }
 
+    /// Opens a database as a replica of the target.
+    pub(crate) fn replica(&self, name: &str) -> Result<(Store, Follower)> {
+        self.kind.replica(&self.path(name), &self.url)
+    }
+
     /// Returns the notes of the database at a point.
     pub(crate) fn restored(&self, point: RestorePoint) -> Result<Vec<String>> {
         let path = self.path("restored.db");
@@ -143,10 +180,14 @@ pub(crate) fn replica(
 ) -> Result<(Store, Follower)> {
     let follower = Follower::new(url, Duration::from_millis(10))?;
     let location = Location::File(path.to_owned());
-    follower.prepare(path, |make| {
+    follower.prepare(LogKind::Pages, path, |make| {
         Sqlite::install(&location, options, true, make, |_| Ok(())).map(drop)
     })?;
-    let builder = builder(path, options)?.changes(ChangeRetention::default());
+    following(builder(path, options)?, follower)
+}
+
+fn following(builder: StoreBuilder, follower: Follower) -> Result<(Store, Follower)> {
+    let builder = builder.changes(ChangeRetention::default());
     let store = builder.commit_sink(Arc::new(follower.clone())).open()?;
     Ok((store, follower))
 }

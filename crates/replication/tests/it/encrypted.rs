@@ -92,6 +92,21 @@ fn replicates_sealed_records() {
     primary.settle(&place);
     assert_eq!(place.restored(RestorePoint::Latest).unwrap(), bodies(&primary.store));
     assert_eq!(crate::database::snapshots(&place.url), 1);
+    // A replica unseals what it gets, and continues after its own restart.
+    let (store, _) = place.replica("replica.mem").unwrap();
+    primary.insert("treasure that follows");
+    wait_for("the replica", || bodies(&store) == bodies(&primary.store));
+    store.close().unwrap();
+    drop(primary.store);
+    let primary = open().unwrap();
+    primary.insert("treasure of the third run");
+    let (store, _) = place.replica("replica.mem").unwrap();
+    wait_for("the replica", || bodies(&store) == bodies(&primary.store));
+    store.close().unwrap();
+    for name in ["replica.mem", "replica.mem.log.2"] {
+        let bytes = std::fs::read(place.path(name)).unwrap_or_default();
+        assert!(!bytes.windows(8).any(|part| part == b"treasure"), "{name}");
+    }
     primary.store.close().unwrap();
     assert!(!contains(&place.path("target"), "treasure"));
     let wrong = |path: &Path| -> StoreBuilder {

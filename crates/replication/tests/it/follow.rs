@@ -4,18 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use marmota_model::ErrorKind;
-use marmota_replication::{Follower, ReplicationMode, ReplicationOptions, RestorePoint, promote};
-use marmota_sqlite::{Location, Sqlite, SqliteOptions};
-use marmota_store::log_copy::LogKind;
+use marmota_replication::{Follower, ReplicationMode, ReplicationOptions, RestorePoint};
+use marmota_sqlite::Sqlite;
 
-use crate::database::{Note, Place, Primary, bodies, builder, note, replica, snapshots, wait_for};
+use crate::database::{
+    Kind, Note, Place, Primary, bodies, for_each_engine, note, snapshots, wait_for,
+};
 
 fn quick() -> ReplicationOptions {
     ReplicationOptions::default().window(Duration::from_millis(40))
-}
-
-fn plain() -> SqliteOptions {
-    SqliteOptions::default()
 }
 
 /// Waits until a replica has the rows of its primary.
@@ -32,14 +29,12 @@ fn wait_until_equal(primary: &Primary, store: &marmota_store::Store, follower: &
     panic!("{} of {} rows; {:?}", there.len(), expected.len(), follower.status());
 }
 
-#[test]
-fn a_replica_follows_and_survives_restarts() {
-    let place = Place::new();
+fn a_replica_follows_and_survives_restarts(kind: Kind) {
+    let place = Place::of(kind);
     let primary = place.primary("a.db", quick()).unwrap();
     primary.insert("first");
     primary.settle(&place);
-    let path = place.path("replica.db");
-    let (store, follower) = replica(&path, &place.url, &plain()).unwrap();
+    let (store, follower) = place.replica("replica.db").unwrap();
     wait_until_equal(&primary, &store, &follower);
     for round in 0..20 {
         let notes: Vec<Note> =
@@ -58,7 +53,7 @@ fn a_replica_follows_and_survives_restarts() {
 
     store.close().unwrap();
     primary.insert("while the replica was closed");
-    let (store, follower) = replica(&path, &place.url, &plain()).unwrap();
+    let (store, follower) = place.replica("replica.db").unwrap();
     wait_until_equal(&primary, &store, &follower);
     assert_eq!(follower.status().error, None);
     // A schema that the replica's program does not have yet.
@@ -68,18 +63,16 @@ fn a_replica_follows_and_survives_restarts() {
     store.close().unwrap();
 }
 
-#[test]
-fn a_replica_that_lacks_segments_fetches_a_snapshot_while_it_serves() {
-    let place = Place::new();
+fn a_replica_that_lacks_segments_fetches_a_snapshot_while_it_serves(kind: Kind) {
+    let place = Place::of(kind);
     let primary = place.primary("a.db", quick()).unwrap();
     primary.insert("first");
     primary.settle(&place);
-    let path = place.path("replica.db");
-    let (store, follower) = replica(&path, &place.url, &plain()).unwrap();
+    let (store, follower) = place.replica("replica.db").unwrap();
     wait_until_equal(&primary, &store, &follower);
     primary.store.close().unwrap();
     // Written without replication: the next start begins a new chain.
-    let alone = builder(&place.path("a.db"), &plain()).unwrap().open().unwrap();
+    let alone = kind.builder(&place.path("a.db")).unwrap().open().unwrap();
     let notes: Vec<Note> = (0..3_000).map(|number| note(format!("alone {number}"))).collect();
     alone.insert_many(&notes).run().unwrap();
     alone.close().unwrap();
@@ -92,30 +85,25 @@ fn a_replica_that_lacks_segments_fetches_a_snapshot_while_it_serves() {
     store.close().unwrap();
 }
 
-fn promoted(place: &Place, name: &str) -> marmota_model::Result<u64> {
-    let path = place.path(name);
-    Sqlite::settle(&Location::File(path.clone()), &plain(), "promote it")?;
-    promote(&place.url, LogKind::Pages, &path).map(|done| done.epoch)
-}
-
-#[test]
-fn a_promoted_replica_fences_the_old_primary() {
-    let place = Place::new();
+fn a_promoted_replica_fences_the_old_primary(kind: Kind) {
+    let place = Place::of(kind);
     let old = place.primary("a.db", quick()).unwrap();
     old.insert("of the old primary");
     old.settle(&place);
-    let path = place.path("replica.db");
-    let (store, follower) = replica(&path, &place.url, &plain()).unwrap();
+    let (store, follower) = place.replica("replica.db").unwrap();
     wait_until_equal(&old, &store, &follower);
     // It is open.
-    assert_eq!(promoted(&place, "replica.db").unwrap_err().kind(), ErrorKind::Busy);
+    assert_eq!(
+        kind.promote(&place.path("replica.db"), &place.url).unwrap_err().kind(),
+        ErrorKind::Busy
+    );
     store.close().unwrap();
     old.insert("while no replica followed");
     assert!(old.replicator.flush(Duration::from_secs(10)));
-    assert_eq!(promoted(&place, "replica.db").unwrap(), 2);
+    assert_eq!(kind.promote(&place.path("replica.db"), &place.url).unwrap().epoch, 2);
 
     let of_old = snapshots(&place.url);
-    let new = Primary::open(&path, &place.url, quick(), &plain()).unwrap();
+    let new = place.primary("replica.db", quick()).unwrap();
     assert_eq!(bodies(&new.store), ["of the old primary", "while no replica followed"]);
     new.insert("of the new primary");
     // The old one learns it from the target.
@@ -130,7 +118,7 @@ fn a_promoted_replica_fences_the_old_primary() {
     // A new replica follows the new one, from its first snapshot.
     new.insert("more");
     wait_for("a snapshot of the new primary", || snapshots(&place.url) > of_old);
-    let (store, follower) = replica(&place.path("third.db"), &place.url, &plain()).unwrap();
+    let (store, follower) = place.replica("third.db").unwrap();
     wait_until_equal(&new, &store, &follower);
     new.settle(&place);
     assert_eq!(place.restored(RestorePoint::Latest).unwrap(), bodies(&new.store));
@@ -138,15 +126,14 @@ fn a_promoted_replica_fences_the_old_primary() {
     new.store.close().unwrap();
 }
 
-#[test]
-fn in_sync_mode_a_fenced_primary_acknowledges_nothing() {
-    let place = Place::new();
+fn in_sync_mode_a_fenced_primary_acknowledges_nothing(kind: Kind) {
+    let place = Place::of(kind);
     let old = place.primary("a.db", quick().mode(ReplicationMode::Sync)).unwrap();
     old.insert("first");
     old.settle(&place);
-    let (store, _) = replica(&place.path("replica.db"), &place.url, &plain()).unwrap();
+    let (store, _) = place.replica("replica.db").unwrap();
     store.close().unwrap();
-    assert_eq!(promoted(&place, "replica.db").unwrap(), 2);
+    assert_eq!(kind.promote(&place.path("replica.db"), &place.url).unwrap().epoch, 2);
     let error = old.store.insert(&note("late")).run().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
     let error = old.store.insert(&note("later")).run().unwrap_err();
@@ -154,21 +141,68 @@ fn in_sync_mode_a_fenced_primary_acknowledges_nothing() {
     old.store.close().unwrap();
 }
 
-#[test]
-fn a_database_that_is_no_replica_is_not_overwritten() {
-    let place = Place::new();
+fn a_database_that_is_no_replica_is_not_overwritten(kind: Kind) {
+    let place = Place::of(kind);
     let primary = place.primary("a.db", quick()).unwrap();
     primary.insert("first");
     primary.settle(&place);
-    let other = builder(&place.path("other.db"), &plain()).unwrap().open().unwrap();
+    let other = kind.builder(&place.path("other.db")).unwrap().open().unwrap();
     other.insert(&note("kept")).run().unwrap();
     other.close().unwrap();
     for name in ["a.db", "other.db"] {
-        let error = replica(&place.path(name), &place.url, &plain()).err().unwrap();
+        let error = place.replica(name).err().unwrap();
         assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
     }
-    let other = builder(&place.path("other.db"), &plain()).unwrap().open().unwrap();
+    let other = kind.builder(&place.path("other.db")).unwrap().open().unwrap();
     assert_eq!(bodies(&other), ["kept"]);
+}
+
+fn damaged_and_missing_segments_are_named_until_they_are_back(kind: Kind) {
+    let place = Place::of(kind);
+    let primary = place.primary("a.db", quick()).unwrap();
+    primary.insert("first");
+    primary.settle(&place);
+    let (store, follower) = place.replica("replica.db").unwrap();
+    wait_until_equal(&primary, &store, &follower);
+    store.close().unwrap();
+    for number in 0..3 {
+        primary.insert(format!("note {number}"));
+        assert!(primary.replicator.flush(Duration::from_secs(60)));
+    }
+    let index = primary.replicator.status().index - 1;
+    let name = format!("segments/{index:020}");
+    let path = place.path("target").join(&name);
+    let object = std::fs::read(&path).unwrap();
+    let mut damaged = object.clone();
+    damaged[object.len() / 2] ^= 4;
+    std::fs::write(&path, damaged).unwrap();
+    let (store, follower) = place.replica("replica.db").unwrap();
+    wait_for("the error", || follower.status().error.is_some_and(|error| error.contains(&name)));
+    // It answers with what it has.
+    assert!(bodies(&store).contains(&"note 0".to_owned()));
+    store.close().unwrap();
+    // A replica that lacks a segment is fetched again, which needs the segment as well.
+    std::fs::remove_file(&path).unwrap();
+    let error = place.replica("replica.db").err().unwrap();
+    assert!(error.message().contains(&name), "{error}");
+    std::fs::write(&path, object).unwrap();
+    let (store, follower) = place.replica("replica.db").unwrap();
+    wait_until_equal(&primary, &store, &follower);
+    wait_for("the end of the error", || follower.status().error.is_none());
+}
+
+for_each_engine! {
+    damaged_and_missing_segments_are_named_until_they_are_back,
+    a_replica_follows_and_survives_restarts,
+    a_replica_that_lacks_segments_fetches_a_snapshot_while_it_serves,
+    a_promoted_replica_fences_the_old_primary,
+    in_sync_mode_a_fenced_primary_acknowledges_nothing,
+    a_database_that_is_no_replica_is_not_overwritten,
+}
+
+#[test]
+fn a_database_in_memory_cannot_be_replicated() {
+    let place = Place::new();
     let memory = marmota_store::Store::builder(Sqlite::from_url("sqlite::memory:").unwrap());
     let replicator = marmota_replication::Replicator::new(&place.url, quick()).unwrap();
     let error = memory.commit_sink(Arc::new(replicator)).open().err().unwrap();

@@ -1,4 +1,4 @@
-//! Replication of SQLite databases to real targets: restore, replicas, failures.
+//! Replication of databases to real targets: restore, replicas, failures.
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
 mod bucket;
@@ -7,6 +7,7 @@ mod database;
 mod encrypted;
 mod follow;
 mod kill;
+mod live_replica;
 mod merging;
 mod other_processes;
 mod outage;

@@ -4,13 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use marmota_model::{ErrorKind, Timestamp};
-use marmota_replication::{ReplicationOptions, RestorePoint, promote};
-use marmota_sqlite::{Location, Sqlite, SqliteOptions};
-use marmota_store::log_copy::LogKind;
+use marmota_replication::{ReplicationOptions, RestorePoint};
 
-use crate::database::{
-    Kind, Note, Place, Primary, bodies, for_each_engine, note, replica, wait_for,
-};
+use crate::database::{Kind, Note, Place, Primary, bodies, for_each_engine, note, wait_for};
 
 /// Options without merging.
 fn plain() -> ReplicationOptions {
@@ -113,17 +109,14 @@ fn a_damaged_merged_object_is_named(kind: Kind) {
     assert_eq!(place.restored(RestorePoint::Latest).unwrap(), whole);
 }
 
-#[test]
-fn replicas_follow_and_restores_succeed_while_segments_are_merged() {
-    let place = Place::new();
+fn replicas_follow_and_restores_succeed_while_segments_are_merged(kind: Kind) {
+    let place = Place::of(kind);
     let primary = place.primary("a.db", merging()).unwrap();
     primary.settle(&place);
-    let options = SqliteOptions::default();
-    let slow = place.path("slow.db");
     // A replica that is stopped meanwhile continues in the middle of a merged object.
-    let (store, _) = replica(&slow, &place.url, &options).unwrap();
+    let (store, _) = place.replica("slow.db").unwrap();
     store.close().unwrap();
-    let (store, follower) = replica(&place.path("replica.db"), &place.url, &options).unwrap();
+    let (store, follower) = place.replica("replica.db").unwrap();
     for round in 0..30 {
         primary.insert(format!("round {round}"));
         assert!(primary.replicator.flush(Duration::from_secs(60)));
@@ -136,21 +129,20 @@ fn replicas_follow_and_restores_succeed_while_segments_are_merged() {
     wait_for("the replica", || bodies(&store) == bodies(&primary.store));
     assert_eq!(follower.status().error, None);
     store.close().unwrap();
-    let (store, follower) = replica(&slow, &place.url, &options).unwrap();
+    let (store, follower) = place.replica("slow.db").unwrap();
     wait_for("the slow replica", || bodies(&store) == bodies(&primary.store));
     // It was not fetched again: it has read the segments, of about 30 that were made meanwhile.
     assert!(follower.status().segments >= 20, "{:?}", follower.status());
     store.close().unwrap();
     // A promotion applies merged segments as well.
     let last = place.path("promoted.db");
-    let (store, _) = replica(&last, &place.url, &options).unwrap();
+    let (store, _) = place.replica("promoted.db").unwrap();
     store.close().unwrap();
     write(&primary, &place, 100..106);
     wait_until_merged(&place, 3);
     let there = bodies(&primary.store);
-    Sqlite::settle(&Location::File(last.clone()), &options, "promote it").unwrap();
-    assert!(promote(&place.url, LogKind::Pages, &last).unwrap().applied >= 6);
-    let promoted = Primary::open(&last, &place.url, merging(), &options).unwrap();
+    assert!(kind.promote(&last, &place.url).unwrap().applied >= 6);
+    let promoted = place.primary("promoted.db", merging()).unwrap();
     assert_eq!(bodies(&promoted.store), there);
     // The segment of the epoch stays, so the old primary is fenced off.
     write(&promoted, &place, 200..206);
@@ -235,6 +227,7 @@ fn a_snapshot_after_a_kill_needs_no_segment_that_was_deleted() {
 }
 
 for_each_engine! {
+    replicas_follow_and_restores_succeed_while_segments_are_merged,
     restores_are_exact_before_inside_and_after_merged_segments,
     a_damaged_merged_object_is_named,
     an_old_run_is_fenced_off_although_its_numbers_are_merged,

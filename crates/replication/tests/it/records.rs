@@ -224,9 +224,13 @@ fn engines_and_targets_that_do_not_fit_are_refused() {
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
         assert!(error.message().contains("durability=full"), "{error}");
     }
+    // A file that was not prepared as a replica.
     let follower = Follower::new(&place.url, Duration::from_millis(10)).unwrap();
     let builder = Kind::Memory.builder(&place.path("d.mem")).unwrap();
     let error = builder.commit_sink(Arc::new(follower)).open().err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Conflict, "{error}");
+    assert!(error.message().contains("is not a replica"), "{error}");
+    let error = Memory::install_replica("memory:d.mem", |_| Ok(())).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-    assert!(error.message().contains("marmota restore"), "{error}");
+    assert!(error.message().contains("durability=full"), "{error}");
 }

@@ -43,11 +43,12 @@ pub(super) fn start(
     feed: &Arc<ChangeFeed>,
     kept: Option<ChangeRetention>,
 ) -> Result<()> {
-    let is_shared = store.capability().shared_file;
+    // No engine reports the commits of a replica.
+    let is_read = store.capability().shared_file || kept.is_none();
     let keeper = Keeper {
         core: Arc::downgrade(&store.core),
         feed: Arc::clone(feed),
-        polls: is_shared.then_some(POLL),
+        polls: is_read.then_some(POLL),
         is_notified: !store.capability().polled_commits,
         publisher: Publisher::new(),
         announced: Instant::now(),

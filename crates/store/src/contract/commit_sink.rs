@@ -72,6 +72,18 @@ pub struct ReplacedPages<'p> {
 pub type FillPages<'f> =
     dyn FnMut(&mut dyn FnMut(ReplacedPages<'_>) -> Result<()>) -> Result<()> + 'f;
 
+/// A piece of a log with records.
+#[derive(Clone, Copy, Debug)]
+pub struct LogPiece<'p> {
+    /// The number of the log.
+    pub log: u64,
+    /// The position in the log at which it begins.
+    pub begin: u64,
+    /// The bytes as they are in the log. The last record may be incomplete: the next piece continues
+    /// it.
+    pub bytes: &'p [u8],
+}
+
 /// A database whose log is copied, as its [`CommitSink`] uses it.
 pub trait LoggedDatabase: Debug + Send + Sync {
     /// Returns the path of the database's file. The log is next to it.
@@ -110,6 +122,33 @@ pub trait LoggedDatabase: Debug + Send + Sync {
     fn replace_pages(&self, fill: &mut FillPages<'_>) -> Result<()> {
         let _ = fill;
         Err(unsupported("a database with a log of records has no pages"))
+    }
+
+    /// Appends the log of another database, in pieces, to the same log of this one, and applies its
+    /// commits. Readers see each commit as a whole. What the log has already is left out.
+    ///
+    /// Returns false if the log does not have exactly the bytes before a piece.
+    ///
+    /// # Errors
+    /// [`Closed`](marmota_model::ErrorKind::Closed) after the engine is closed,
+    /// [`Busy`](marmota_model::ErrorKind::Busy) while a transaction of a reader uses the tables,
+    /// [`Invalid`](marmota_model::ErrorKind::Invalid) for rows that do not fit the tables of this
+    /// program; those of the disk. After each of these the same pieces can be appended again.
+    /// [`Unsupported`](marmota_model::ErrorKind::Unsupported) for a database with a log of pages.
+    fn append_log(&self, pieces: &[LogPiece<'_>]) -> Result<bool> {
+        let _ = pieces;
+        Err(unsupported("a log of pages is not appended to, its pages are replaced"))
+    }
+
+    /// Replaces all rows by those of another file with its logs, which are moved to the place of
+    /// this database's. Readers see the old rows or the new ones.
+    ///
+    /// # Errors
+    /// As [`LoggedDatabase::append_log`]; the rows are then the old ones. After an error of the disk
+    /// the files may be incomplete.
+    fn replace_files(&self, new: &Path) -> Result<()> {
+        let _ = new;
+        Err(unsupported("the file of a database with a log of pages stays, its pages are replaced"))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The state that all handles to a store share.
 
 use std::any::Any;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use marmota_model::{Result, Table};
@@ -27,6 +27,8 @@ pub(crate) struct StoreCore {
     background: Mutex<Vec<Weak<dyn Background>>>,
     /// The change feed, if there is one. It is set once the store is open.
     feed: OnceLock<Arc<ChangeFeed>>,
+    /// True if the database follows another one, which alone is written to.
+    pub(crate) is_replica: AtomicBool,
     /// The state of a part of this crate that is built on stores: the live queries.
     extension: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
@@ -53,6 +55,7 @@ impl StoreCore {
             answers,
             background: Mutex::default(),
             feed: OnceLock::new(),
+            is_replica: AtomicBool::new(false),
             extension: OnceLock::new(),
         }
     }
