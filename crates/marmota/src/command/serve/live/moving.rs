@@ -50,7 +50,7 @@ pub(in crate::command::serve) struct LiveMove {
 
 enum MoveState {
     Filling(FillThread),
-    Following(Box<OpenDatabase>, PairFollower),
+    Following(Box<OpenDatabase>, Box<PairFollower>),
     /// The other database could not be filled or opened.
     Failed,
 }
@@ -308,7 +308,7 @@ impl LiveServer<'_> {
             Ok(follower)
         });
         match started {
-            Ok(follower) => Ok(MoveState::Following(Box::new(secondary), follower)),
+            Ok(follower) => Ok(MoveState::Following(Box::new(secondary), Box::new(follower))),
             Err(error) => {
                 secondary.close()?;
                 Err(error)
