@@ -40,7 +40,7 @@ cargo xtask COMMAND
   readme    the examples of README and Getting started, each in a new crate
   soak [NAME] [--allow-not-run NAME]
             the long runs, or those whose name starts with NAME; not part of `test`
-  cluster patroni [--rounds N] [--seed S]
+  cluster patroni [--rounds N] [--seed S] [--pgbouncer]
             failures of each part of a cluster that Patroni manages; root for networks and disks
   package   the static program, an image's files and a Debian package, in target/packages
   site      the documentation as pages with search, in target/site/html, with its links checked

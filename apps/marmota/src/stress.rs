@@ -47,6 +47,15 @@ struct Stress {
     /// if not given
     #[arg(long, value_name = "FILE", requires = "server")]
     ca: Option<PathBuf>,
+    /// An API key or a session token, for a server that authenticates its callers
+    #[arg(
+        long,
+        value_name = "TOKEN",
+        requires = "server",
+        env = "MARMOTA_API_KEY",
+        hide_env_values = true
+    )]
+    token: Option<String>,
     /// Transports to the program's own server
     #[arg(
         long,
@@ -309,7 +318,10 @@ impl Stress {
         self.check()?;
         let mut all = Tally::default();
         let stands = match &self.server {
-            Some(url) => vec![Stand::elsewhere(url).with_ca_file(self.ca.as_deref())],
+            Some(url) => {
+                let stand = Stand::elsewhere(url).with_ca_file(self.ca.as_deref());
+                vec![stand.with_token(self.token.as_deref())]
+            }
             None => self
                 .transport
                 .iter()

@@ -33,7 +33,7 @@ use routing::Routed;
 pub(crate) use sending::Sending;
 
 use self::socket::{Socket, Stream};
-use crate::options::own_connections::{Counted, OwnConnections};
+use crate::options::own_connections::{Counted, OwnConnections, OwnProcess};
 use crate::statement::Text;
 use crate::wire::backend::BackendMessage;
 use crate::wire::frontend;
@@ -149,6 +149,8 @@ pub(crate) struct Connection {
     hears: Option<OnAnnouncement>,
     /// The key for cancelling the current statement.
     key: Option<CancelKey>,
+    /// Held while the connection is open.
+    process: Option<OwnProcess>,
     /// True if statements find rows in the order of their parameters; `None` if unknown.
     in_order: Option<bool>,
     /// Exchanges before this one may have been hit by the cancellation of another.
@@ -213,6 +215,7 @@ impl Connection {
             counted: Some(own.count(number)),
             hears: None,
             key: None,
+            process: None,
             in_order: Some(false),
             cancelled_before: 0,
         }
@@ -229,8 +232,9 @@ impl Connection {
         self.ends_with_recovery = ends;
     }
 
-    /// Sets the key for cancelling its statements.
-    pub(crate) fn has_key(&mut self, key: Option<CancelKey>) {
+    /// Sets the key for cancelling its statements, which has the server's process.
+    pub(crate) fn has_key(&mut self, key: Option<CancelKey>, own: &OwnConnections) {
+        self.process = key.as_ref().map(|key| own.add_process(key.process));
         self.key = key;
     }
 

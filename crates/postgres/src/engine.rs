@@ -15,6 +15,7 @@ use crate::changes::feed::{self, PostgresFeed, TriggerRows};
 use crate::options::PostgresOptions;
 use crate::session::PostgresSession;
 use crate::session::cluster_session::ClusterSession;
+use crate::session::other_processes::other_processes;
 use crate::session::replicas::Replicas;
 use crate::shared::Shared;
 
@@ -174,6 +175,10 @@ impl Engine for Postgres {
 
     fn announce_commits(&self) -> Result<()> {
         self.shared.feed().map_or(Ok(()), PostgresFeed::announce)
+    }
+
+    fn other_processes(&self) -> Result<Vec<String>> {
+        other_processes(&self.shared)
     }
 
     fn copy_to(&self, _: &Path, _: &mut dyn FnMut(u64, u64)) -> Result<Copied> {

@@ -10,6 +10,7 @@ mod answer;
 pub(crate) mod cluster_session;
 mod connection_choice;
 mod open_transaction;
+pub(crate) mod other_processes;
 mod probe;
 pub(crate) mod replicas;
 mod spare;

@@ -15,7 +15,7 @@ use crate::changes::feed::{self, PostgresFeed};
 use crate::changes::listener::Listener;
 use crate::composer::Catalog;
 use crate::connection::Connection;
-use crate::connection::connector::{self, Purpose};
+use crate::connection::connector::{self, Purpose, QUICK};
 use crate::connection::pool::Pool;
 use crate::connection::slot::ConnectionSlot;
 use crate::fault::closed;
@@ -25,7 +25,7 @@ use crate::options::own_connections::OwnConnections;
 
 /// The time for sent operations to end when the engine is closed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// The pause after looking for another primary.
+/// The pause after looking for a server.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 /// The state that an engine shares with its sessions.
@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     /// The change feed, if changes are recorded.
     feed: OnceLock<PostgresFeed>,
     is_closed: AtomicBool,
-    is_looking_for_primary: Arc<AtomicBool>,
+    is_looking: Arc<AtomicBool>,
     /// The number of times that a read yielded its thread.
     read_yields: AtomicU64,
 }
@@ -105,7 +105,7 @@ impl Shared {
             listener: Mutex::default(),
             feed: OnceLock::new(),
             is_closed: AtomicBool::new(false),
-            is_looking_for_primary: Arc::default(),
+            is_looking: Arc::default(),
             read_yields: AtomicU64::new(0),
         }
     }
@@ -134,24 +134,31 @@ impl Shared {
     }
 
     /// Connects once more, on a separate thread, to find out which server is the primary. If it is
-    /// another one, the connections to the one before are closed (`current_server.rs`).
+    /// another one, the connections to the one before are closed (`current_server.rs`). For the
+    /// connections to a standby, finds out whether it answers; if not, they are closed.
     #[cold]
-    pub(crate) fn look_for_primary(&self) {
-        let is_looking = &self.is_looking_for_primary;
+    pub(crate) fn look_for_server(&self) {
+        let is_looking = &self.is_looking;
         if is_looking.swap(true, Ordering::Relaxed) {
             return;
         }
         let (options, is_looking) = (Arc::clone(&self.options), Arc::clone(is_looking));
         let look = move || {
-            if let Ok(mut connection) = connector::connect_quickly(&options, Purpose::Exclusive) {
-                connection.close();
+            let begun = Instant::now();
+            match connector::connect_quickly(&options, Purpose::Exclusive) {
+                Ok(mut connection) => connection.close(),
+                // A server that refuses the connection runs.
+                Err(_) if options.target == TargetServer::Standby && begun.elapsed() >= QUICK => {
+                    options.current_server.close_all();
+                }
+                Err(_) => {}
             }
             std::thread::sleep(LOOK_PAUSE);
             is_looking.store(false, Ordering::Relaxed);
         };
-        let thread = std::thread::Builder::new().name("marmota-postgres-primary".to_owned());
+        let thread = std::thread::Builder::new().name("marmota-postgres-server".to_owned());
         if thread.spawn(look).is_err() {
-            self.is_looking_for_primary.store(false, Ordering::Relaxed);
+            self.is_looking.store(false, Ordering::Relaxed);
         }
     }
 

@@ -21,6 +21,8 @@ pub(super) type Failed = Box<dyn std::error::Error>;
 pub(super) struct Stand {
     pub(super) name: &'static str,
     target: Target,
+    /// What authenticates the clients; empty for anonymous ones.
+    token: String,
     // In the order in which they must be dropped.
     _server: Option<RunningServer>,
     _folder: Option<Folder>,
@@ -37,6 +39,7 @@ impl Stand {
         Self {
             name: "given server",
             target: Target::Url(url.to_owned(), None),
+            token: String::new(),
             _server: None,
             _folder: None,
         }
@@ -47,6 +50,12 @@ impl Stand {
         if let Target::Url(_, ca_file) = &mut self.target {
             *ca_file = file.map(Path::to_path_buf);
         }
+        self
+    }
+
+    /// Sets the API key or session token of the clients.
+    pub(super) fn with_token(mut self, token: Option<&str>) -> Self {
+        token.unwrap_or_default().clone_into(&mut self.token);
         self
     }
 
@@ -74,7 +83,8 @@ impl Stand {
                 (Target::Url(url, ca_file), Some(server))
             }
         };
-        Ok(Self { name: transport.name(), target, _server: server, _folder: Some(folder) })
+        let (name, token) = (transport.name(), String::new());
+        Ok(Self { name, target, token, _server: server, _folder: Some(folder) })
     }
 
     /// Opens a client with one connection for each thread that uses it, from a local address if one
@@ -87,6 +97,9 @@ impl Stand {
         };
         if let Some(local) = local {
             remote = remote.local_address(local);
+        }
+        if !self.token.is_empty() {
+            remote = remote.credential(self.token.as_bytes());
         }
         Store::builder(remote).model::<Sample>().open()
     }

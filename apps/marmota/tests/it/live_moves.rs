@@ -178,3 +178,94 @@ fn a_killed_server_continues_its_move() {
     written.sort_unstable();
     assert_eq!(all_texts(&served, &token), written);
 }
+
+#[test]
+fn a_read_that_differs_is_found() {
+    let server = TemporaryPostgres::start(&["fsync=off"]).unwrap();
+    let postgres = server.make_database().unwrap();
+    let folder = Folder::new();
+    folder.run(&["new", "."]).with(0);
+    let served = Served::start(&folder, &[]);
+    let token = served.log_in();
+    let live = ["move", "--live", "--server", &served.url, "--token", &token];
+    let refused = folder.run(&[&live[..], &["--to", &postgres, "--compare-reads", "2"]].concat());
+    assert!(refused.with(1).contains("use a number from 0 to 1"));
+    let said = folder.run(&[&live[..], &["--to", &postgres, "--compare-reads", "1"]].concat());
+    assert!(said.with(0).contains(" 0 different"));
+    let insert = |text: &str| {
+        let (_, row) = served.request("POST", "/api/note", &token, &json!({ "text": text }));
+        row["id"].as_i64().unwrap()
+    };
+    // Reads the row, and waits until the read was compared.
+    let read = |key: i64| {
+        let before = state(&served, &token)["reads"]["compared"].as_u64().unwrap();
+        for _ in 0..6_000 {
+            served.request("GET", &format!("/api/note/{key}"), &token, &Value::Null);
+            let reads = &state(&served, &token)["reads"];
+            if reads["compared"].as_u64().unwrap() > before + 10 {
+                return reads.clone();
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        panic!("no read was compared");
+    };
+    let (key, other) = (insert("a"), insert("b"));
+    let reads = read(key);
+    assert_eq!((&reads["different"], &reads["failed"]), (&json!(0), &json!(0)), "{reads}");
+    let sql = format!("UPDATE note SET text='planted' WHERE id={key}");
+    marmota_postgres::Postgres::from_url(&postgres).unwrap().execute(&sql).unwrap();
+    assert_eq!(read(other)["different"], 0);
+    let reads = read(key);
+    assert!(reads["different"].as_u64().unwrap() > 0, "{reads}");
+    let first = &reads["differences"][0];
+    assert_eq!((&first["table"], &first["what"]), (&json!("note"), &json!("the values differ")));
+    assert!(first["key"].as_str().unwrap().contains(&key.to_string()), "{first}");
+    let said = folder.run(&[&live[..], &["--compare"]].concat()).with(1);
+    assert!(said.contains("reads compared"), "{said}");
+}
+
+#[test]
+fn a_second_process_over_the_database_is_found() {
+    let server = TemporaryPostgres::start(&["fsync=off"]).unwrap();
+    let postgres = server.make_database().unwrap();
+    let folder = Folder::new();
+    folder.run(&["new", "."]).with(0);
+    let served = Served::start(&folder, &["--db", &postgres]);
+    let token = served.log_in();
+    let run = |words: &[&str]| {
+        let live = ["move", "--live", "--server", &served.url, "--token", &token];
+        folder.run(&[&live, words].concat())
+    };
+    let to = "sqlite:data/other.db";
+    let second = Served::start(&folder, &["--db", &postgres]);
+    let refused = run(&["--to", to]).with(1);
+    assert!(refused.contains("other processes use the database"), "{refused}");
+    assert!(refused.contains("PostgreSQL process"), "{refused}");
+    drop(second);
+    assert!(run(&["--to", to]).with(0).contains(" 0 different"));
+
+    let second = Served::start(&folder, &["--db", &postgres]);
+    let refused = run(&["--flip"]).with(1);
+    assert!(refused.contains("other processes use the database"), "{refused}");
+    // Both continue.
+    for one in [&served, &second] {
+        assert_eq!(one.request("POST", "/api/note", &token, &json!({ "text": "a" })).0, 201);
+    }
+    drop(second);
+    assert!(run(&["--flip"]).with(0).starts_with("sqlite:"));
+    assert_eq!(all_texts(&served, &token), ["a", "a"]);
+}
+
+#[test]
+fn an_unreachable_database_is_named() {
+    let folder = Folder::new();
+    folder.run(&["new", "."]).with(0);
+    let served = Served::start(&folder, &[]);
+    let token = served.log_in();
+    let live = ["move", "--live", "--server", &served.url, "--token", &token];
+    for url in ["postgres://ann:secret@127.0.0.1:1/app", "mariadb://ann:secret@127.0.0.1:1/app"] {
+        let refused = folder.run(&[&live[..], &["--to", url]].concat()).with(1);
+        assert!(refused.contains(&url.replace(":secret", "")), "{refused}");
+        assert!(!refused.contains("secret"), "{refused}");
+    }
+}

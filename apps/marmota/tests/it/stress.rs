@@ -2,6 +2,7 @@
 
 use marmota_postgres::TemporaryPostgres;
 
+use crate::application::Served;
 use crate::program::Folder;
 
 fn run(folder: &Folder, words: &str, code: i32) -> String {
@@ -128,4 +129,33 @@ fn invalid_arguments_are_refused() {
         assert!(out.contains(part), "{words}: {out}");
     }
     is_empty(&folder);
+}
+
+#[test]
+fn a_server_that_demands_a_login_is_loaded_with_a_token() {
+    let folder = Folder::new();
+    folder.run(&["new", "."]).with(0);
+    let table = "[tables.stress_sample.fields]
+id = { kind = \"integer\", role = \"key\" }
+run = { kind = \"integer\", index = true }
+thread = \"integer\"
+number = \"integer\"
+name = \"text\"
+note = { kind = \"text\", nullable = true }
+flag = \"boolean\"
+ratio = \"float\"
+amount = \"currency\"
+day = \"date\"
+at = \"timestamp\"
+token = \"uuid\"
+bytes = \"blob\"
+";
+    std::fs::write(folder.0.path().join("app.toml"), table).unwrap();
+    let served = Served::start(&folder, &[]);
+    let token = served.log_in();
+    let words = format!("stress --server {}/api --rows 200 --threads 4", served.url);
+    let out = run(&folder, &words, 1);
+    assert!(out.contains("send a token"), "{out}");
+    let out = run(&folder, &format!("{words} --token {token}"), 0);
+    assert!(out.contains(" 0 failed"), "{out}");
 }

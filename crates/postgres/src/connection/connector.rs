@@ -41,7 +41,11 @@ pub(crate) const SHARED_LOCK_TIMEOUT: Duration = Duration::from_millis(5);
 
 /// The time for each of several servers at first: one that does not answer must not delay finding
 /// the others.
-const QUICK: Duration = Duration::from_secs(1);
+pub(crate) const QUICK: Duration = Duration::from_secs(1);
+
+/// The time for each of them afterwards, if one has answered that it is not the wanted one: it may
+/// become that soon.
+const PATIENT: Duration = Duration::from_secs(3);
 
 /// Establishes a connection to the first server that is the wanted one.
 pub(crate) fn connect(
@@ -53,7 +57,11 @@ pub(crate) fn connect(
     }
     let begun = Instant::now();
     match connect_quickly(options, purpose) {
-        Err(_) if begun.elapsed() >= QUICK => connect_to_any(options, purpose, Duration::MAX),
+        Err(_) if begun.elapsed() >= QUICK => {
+            let servers = u32::try_from(options.servers().count()).unwrap_or(u32::MAX);
+            let has_answer = begun.elapsed() < QUICK * servers;
+            connect_to_any(options, purpose, if has_answer { PATIENT } else { Duration::MAX })
+        }
         done => done,
     }
 }
@@ -174,7 +182,7 @@ fn connect_to(
             if ready {
                 socket.never_blocks().map_err(unreached)?;
                 let mut connection = Connection::new(number, socket, &options.own);
-                connection.has_key(login.key);
+                connection.has_key(login.key, &options.own);
                 if options.is_pooled {
                     connection.is_pooled(Text::plain(&settings.of_transaction()));
                 }

@@ -43,8 +43,18 @@ impl CurrentServer {
         if !is_only {
             return;
         }
+        self.keep(|of| of == server);
+    }
+
+    /// Closes all connections.
+    pub(crate) fn close_all(&self) {
+        self.keep(|_| false);
+    }
+
+    /// Closes the connections to other servers than those that are kept.
+    fn keep(&self, is_kept: impl Fn(usize) -> bool) {
         self.connections.lock().retain(|(of, connection)| {
-            let is_kept = *of == server;
+            let is_kept = is_kept(*of);
             if !is_kept && let Some(connection) = connection.upgrade() {
                 // An operation that waits for it finds its end. It may have ended before.
                 let _ = shutdown(&*connection, Shutdown::Both);

@@ -3,6 +3,8 @@
 //!
 //! A connection counts as own as long as the store learns the result of each of its writes. After
 //! one was abandoned, or the connection was lost, its further writes are reported as well.
+//!
+//! The server's processes of the open connections distinguish those of other programs.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher as _;
@@ -36,6 +38,8 @@ struct Inside {
     /// A name that no other engine in any process has.
     engine: String,
     counted: Mutex<HashSet<u64>>,
+    /// The server's processes of open connections.
+    processes: Mutex<Vec<i32>>,
     /// True if its statements may have effects unknown to the store.
     has_effects: AtomicBool,
     /// True if the engine records changes.
@@ -48,6 +52,7 @@ impl Default for Inside {
         Self {
             engine: format!("{:016x}{:016x}", number(), number()),
             counted: Mutex::default(),
+            processes: Mutex::default(),
             has_effects: AtomicBool::new(false),
             records: AtomicBool::new(false),
         }
@@ -60,7 +65,33 @@ pub(crate) struct Counted {
     number: u64,
 }
 
+/// The server's process of an open connection, until this is dropped.
+pub(crate) struct OwnProcess {
+    own: OwnConnections,
+    process: i32,
+}
+
+impl Drop for OwnProcess {
+    fn drop(&mut self) {
+        let mut processes = self.own.0.processes.lock();
+        if let Some(place) = processes.iter().position(|process| *process == self.process) {
+            processes.swap_remove(place);
+        }
+    }
+}
+
 impl OwnConnections {
+    /// Records the server's process of a connection.
+    pub(crate) fn add_process(&self, process: i32) -> OwnProcess {
+        self.0.processes.lock().push(process);
+        OwnProcess { own: self.clone(), process }
+    }
+
+    /// Returns true if a process of the server belongs to an open connection.
+    pub(crate) fn has_process(&self, process: i32) -> bool {
+        self.0.processes.lock().contains(&process)
+    }
+
     /// Returns the name of a connection.
     pub(crate) fn name(&self, number: u64) -> String {
         format!("{}.{number}", self.0.engine)

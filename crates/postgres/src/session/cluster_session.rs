@@ -16,6 +16,10 @@
 //! The probe of the standby uses the connection of the read, or one that was made before it. A
 //! standby that crashes and starts again may be at an earlier place than before, but has closed all
 //! connections.
+//!
+//! While a standby reads, it may stop: its machine keeps the connection, and sends nothing. After a
+//! second of silence a thread finds out whether the standby accepts a connection. If it gives no
+//! answer, its connections are closed, and the primary reads. A standby that takes long is waited for.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -39,6 +43,8 @@ use crate::in_flight::may_leave_reader;
 const OF_REPLICA: u64 = 1 << 31;
 /// The pause between two probes of a standby.
 const PROBE_PAUSE: Duration = Duration::from_millis(5);
+/// The time without a row after which it is found out whether a standby still runs.
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// A session on a cluster.
 pub(crate) struct ClusterSession {
@@ -57,8 +63,10 @@ struct PreferredRead {
     stage: ReadStage,
     /// True if the alarm for the end of the wait is set.
     has_alarm: bool,
-    /// True once a row was passed on.
-    has_lent: bool,
+    /// The number of rows that were passed on.
+    lent: u64,
+    /// The time at which the standby is checked, and the rows that were passed on when it was set.
+    check: Option<(Instant, u64)>,
 }
 
 /// The stage of such a read, with the ticket of the session that works on it.
@@ -76,15 +84,15 @@ enum ReadStage {
     Fallback(Ticket),
 }
 
-/// Notes whether a row was passed on.
+/// Counts the rows that are passed on.
 struct Noting<'s> {
     sink: &'s mut dyn RowSink,
-    has_lent: &'s mut bool,
+    lent: &'s mut u64,
 }
 
 impl RowSink for Noting<'_> {
     fn row(&mut self, row: &[ValueRef<'_>]) -> ControlFlow<()> {
-        *self.has_lent = true;
+        *self.lent += 1;
         self.sink.row(row)
     }
 }
@@ -125,7 +133,7 @@ impl ClusterSession {
                 Submitted::Waiting(ticket) => ReadStage::Read(ticket),
             },
         };
-        let read = PreferredRead { server, after, stage, has_alarm: false, has_lent: false };
+        let read = PreferredRead { server, after, stage, has_alarm: false, lent: 0, check: None };
         let Ticket(number) = self.reads.add(read);
         Some(Submitted::Waiting(Ticket(number | OF_REPLICA)))
     }
@@ -212,15 +220,20 @@ impl ClusterSession {
                     }
                 }
                 ReadStage::Read(ticket) => {
-                    let mut sink = Noting { sink, has_lent: &mut read.has_lent };
+                    let mut sink = Noting { sink, lent: &mut read.lent };
                     let replica = self.replica(server);
-                    match ready!(replica.poll(ticket, operation, &mut sink, outcome, context)) {
+                    let polled = replica.poll(ticket, operation, &mut sink, outcome, context);
+                    let Poll::Ready(done) = polled else {
+                        self.check_standby(read, context);
+                        return Poll::Pending;
+                    };
+                    match done {
                         Ok(()) => {
                             outcome.from_replica = true;
                             self.replicas.note_read();
                             return Poll::Ready(Ok(Some(())));
                         }
-                        Err(error) if read.has_lent || error.kind() == ErrorKind::Timeout => {
+                        Err(error) if read.lent > 0 || error.kind() == ErrorKind::Timeout => {
                             return Poll::Ready(Err(error));
                         }
                         Err(error) => {
@@ -235,6 +248,23 @@ impl ClusterSession {
                 }
             }
         }
+    }
+
+    /// Finds out whether a standby runs that has sent no row for [`SILENCE`]. If it does not, its
+    /// connections are closed, which ends the read.
+    fn check_standby(&self, read: &mut PreferredRead, context: &Context<'_>) {
+        let now = Instant::now();
+        if let Some((at, lent)) = read.check {
+            if now < at {
+                return;
+            }
+            if lent == read.lent {
+                self.replicas.shared(read.server).look_for_server();
+            }
+        }
+        read.check = Some((now + SILENCE, read.lent));
+        // Without an alarm, it is checked at a later poll.
+        let _ = wake_at(now + SILENCE, context.waker().clone());
     }
 
     /// Leaves a server alone that could not be used. One without a connection is being connected.

@@ -52,7 +52,7 @@ impl PostgresSession {
         for slot in [&self.reader, &self.writer] {
             let mut inside = slot.lock();
             if inside.connection.as_mut().is_some_and(|connection| connection.stalls(SILENCE)) {
-                return self.shared.look_for_primary();
+                return self.shared.look_for_server();
             }
         }
     }

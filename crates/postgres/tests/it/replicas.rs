@@ -1,6 +1,7 @@
 //! Reads by the standby of a cluster: it is used only for reads that prefer it, it is waited for
 //! after a position, and the primary reads if it cannot.
 
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -144,6 +145,59 @@ fn reads_continue_without_the_standby() {
     }
     cluster.standby.resume().unwrap();
     cluster.wait_until(|count| count == (10, true));
+}
+
+/// A server whose processes do not run, until this value is dropped.
+struct Stopped(Vec<String>);
+
+impl Stopped {
+    fn stop(server: &TemporaryPostgres) -> Self {
+        let file = std::fs::read_to_string(server.data().join("postmaster.pid")).unwrap();
+        let main = file.lines().next().unwrap().to_owned();
+        let children = Command::new("pgrep").args(["-P", &main]).output().unwrap().stdout;
+        let children = String::from_utf8(children).unwrap();
+        let processes = std::iter::once(&*main).chain(children.lines()).map(str::to_owned);
+        let stopped = Self(processes.collect());
+        stopped.signal("-STOP");
+        stopped
+    }
+
+    fn signal(&self, name: &str) {
+        assert!(Command::new("kill").arg(name).args(&self.0).status().unwrap().success());
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.signal("-CONT");
+    }
+}
+
+#[test]
+fn the_primary_reads_if_the_standby_does_not_run() {
+    let cluster = Cluster::start();
+    let stopped = Stopped::stop(&cluster.standby);
+    assert_eq!(count(&cluster.store.prefer_replica()), (1, false));
+    drop(stopped);
+    cluster.wait_until(|count| count == (1, true));
+}
+
+#[test]
+fn a_standby_that_takes_long_is_waited_for() {
+    let cluster = Cluster::start();
+    let primary = cluster.primary.url("postgres");
+    thread::scope(|scope| {
+        // The standby repeats the lock, once it is in a file of the log. The standby is checked
+        // several times before the end.
+        let lock = "BEGIN; LOCK TABLE tally IN ACCESS EXCLUSIVE MODE; SELECT pg_switch_wal(); \
+                    SELECT pg_sleep(4); COMMIT";
+        scope.spawn(|| Postgres::from_url(&primary).unwrap().execute(lock).unwrap());
+        cluster.on_standby(
+            "DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM pg_locks WHERE relation='tally'::regclass \
+             AND mode='AccessExclusiveLock') LOOP PERFORM pg_sleep(0.01); END LOOP; END $$",
+        );
+        assert_eq!(count(&cluster.store.prefer_replica()), (1, true));
+    });
 }
 
 #[test]

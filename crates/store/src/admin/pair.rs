@@ -5,6 +5,7 @@
 //!    |                          is applied to the rows that were copied
 //!  PairFollower::start          both stores are open; the secondary gets each commit of the primary
 //!    |  compare                 all rows of both, piece by piece, each at one position
+//!    |  compare_reads           a share of the callers' reads
 //!  PairFollower::flip           callers wait; the last commits are applied; the roles change
 //!    |
 //!  PairFollower::start          with the roles changed, so that a second flip leads back
@@ -26,10 +27,12 @@ pub(crate) mod fill;
 pub(crate) mod flip;
 pub(crate) mod follower;
 pub(crate) mod piece;
+pub(crate) mod reads;
 pub(crate) mod writes;
 
 pub use self::compare::{Compared, RowDifference};
 pub use self::fill::{FillProgress, PairUrls, fill};
-pub use self::flip::{end, is_prepared, record_of, settle};
+pub use self::flip::{check_alone, end, is_prepared, record_of, settle};
 pub use self::follower::{PairFollower, PairProgress};
+pub use self::reads::ComparedReads;
 pub use crate::layers::feed::pair_record::{PairRecord, PairRole};

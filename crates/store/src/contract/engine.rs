@@ -328,6 +328,15 @@ pub trait Engine: Send + Sync {
         Ok(None)
     }
 
+    /// Describes the connections of other processes of this program to the database, for an error.
+    /// Empty for an engine that cannot know them, or that no other process can use meanwhile.
+    ///
+    /// # Errors
+    /// An error if they cannot be listed.
+    fn other_processes(&self) -> Result<Vec<String>> {
+        Ok(Vec::new())
+    }
+
     /// Returns the engine's counters since it was opened; one that the engine does not count is 0.
     fn statistics(&self) -> EngineStatistics {
         EngineStatistics::default()

@@ -6,6 +6,7 @@
 mod lending;
 mod open_transactions;
 pub(super) mod pool;
+pub(crate) mod read_samples;
 
 use std::task::{Context, Poll};
 

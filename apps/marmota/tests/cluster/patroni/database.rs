@@ -1,6 +1,8 @@
-//! The database: etcd, three servers that Patroni manages, and HAProxy in front of them.
+//! The database: etcd, three servers that Patroni manages, and HAProxy in front of them; if wanted,
+//! PgBouncer in front of HAProxy.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,7 +11,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use ureq::Agent;
 
-use super::network::Network;
+use super::network::{Network, is_root};
 use super::server::Server;
 use crate::process::{Process, free_port};
 
@@ -23,13 +25,16 @@ pub(super) struct Database {
     pub(super) etcd: Process,
     _haproxy: Process,
     haproxy_port: u16,
+    /// PgBouncer and its port, if it is used.
+    pooler: Option<(Process, u16)>,
     pub(super) network: Network,
     _folder: TempDir,
     agent: Agent,
 }
 
 impl Database {
-    pub(super) fn start() -> Self {
+    /// Starts all parts, with PgBouncer if it is wanted.
+    pub(super) fn start(with_pooler: bool) -> Self {
         let (network, folder) = (Network::create(SERVERS), tempfile::tempdir().unwrap());
         // Another user starts the servers.
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -67,6 +72,7 @@ impl Database {
             etcd: etcd_process,
             _haproxy: haproxy,
             haproxy_port,
+            pooler: with_pooler.then(|| start_pooler(folder.path(), haproxy_port)),
             network,
             _folder: folder,
             agent: config.build().into(),
@@ -86,9 +92,18 @@ impl Database {
         format!("postgres://marmota:secret@{}/postgres", servers.join(","))
     }
 
-    /// Returns the URL of HAProxy.
-    pub(super) fn url_of_haproxy(&self) -> String {
-        format!("postgres://marmota:secret@127.0.0.1:{}/postgres", self.haproxy_port)
+    /// Returns the URL of HAProxy, or of PgBouncer in front of it.
+    pub(super) fn url_of_proxy(&self) -> String {
+        let url = |port| format!("postgres://marmota:secret@127.0.0.1:{port}/postgres");
+        let direct = url(self.haproxy_port);
+        match &self.pooler {
+            // Notifications do not pass a pooler.
+            Some((_, port)) => {
+                let direct = direct.replace(':', "%3A").replace('/', "%2F").replace('@', "%40");
+                format!("{}?direct_url={direct}", url(*port))
+            }
+            None => direct,
+        }
     }
 
     /// Returns the members as a Patroni reports them.
@@ -142,4 +157,30 @@ impl Database {
             eprintln!("the switchover failed: {error}");
         }
     }
+}
+
+/// Starts PgBouncer in transaction mode in front of a server on this machine. Returns its port too.
+fn start_pooler(folder: &Path, server_port: u16) -> (Process, u16) {
+    let port = free_port();
+    let (file, users) = (folder.join("pgbouncer.ini"), folder.join("users"));
+    let configuration = format!(
+        "[databases]\n* = host=127.0.0.1 port={server_port}\n[pgbouncer]\n\
+         listen_addr=127.0.0.1\nlisten_port={port}\nunix_socket_dir=\nauth_type=plain\n\
+         auth_file={}\npool_mode=transaction\ndefault_pool_size=30\nmax_client_conn=500\n\
+         server_connect_timeout=2\nserver_login_retry=1\n",
+        users.display()
+    );
+    fs::write(&file, configuration).unwrap();
+    fs::write(users, "\"marmota\" \"secret\"\n").unwrap();
+    // It refuses to run as root.
+    let mut program = match is_root() {
+        true => {
+            let mut program = Command::new("setpriv");
+            program.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "--"]);
+            program.arg("pgbouncer");
+            program
+        }
+        false => Command::new("pgbouncer"),
+    };
+    (Process::start(program.arg("-q").arg(file)), port)
 }

@@ -95,7 +95,8 @@ impl Drop for Network {
     }
 }
 
-fn is_root() -> bool {
+/// Returns true if the tests run as root.
+pub(super) fn is_root() -> bool {
     Command::new("id").arg("-u").output().unwrap().stdout == b"0\n"
 }
 

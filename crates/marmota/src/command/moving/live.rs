@@ -37,6 +37,10 @@ pub(super) struct LiveOptions {
     /// With --live: compares all rows of both databases again
     #[arg(long, requires = "live", conflicts_with = "end")]
     compare: bool,
+    /// With --live and --to: the share of reads, from 0 to 1, that are executed on both databases and
+    /// compared. Repeat --to to change it
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, requires = "to")]
+    compare_reads: f64,
     /// With --live: ends the move. The primary stays the database of the server
     #[arg(long, requires = "live")]
     end: bool,
@@ -75,7 +79,8 @@ impl LiveOptions {
         let api = ServerApi::new(&self.server, self.token.as_deref())?;
         let mut state = call(&api, "GET", "", None)?;
         if let Some(to) = to {
-            state = call(&api, "POST", "", Some(&json!({ "to": to }).to_string()))?;
+            let body = json!({ "to": to, "compare_reads": self.compare_reads });
+            state = call(&api, "POST", "", Some(&body.to_string()))?;
         }
         if self.compare {
             state = call(&api, "POST", "/compare", None)?;
@@ -98,7 +103,9 @@ impl LiveOptions {
             false => text_of(&state),
         };
         output.report(|| state.clone(), text)?;
-        let is_different = state["compared"]["different"].as_u64().is_some_and(|rows| rows > 0);
+        let is_different = ["compared", "reads"]
+            .iter()
+            .any(|what| state[what]["different"].as_u64().is_some_and(|rows| rows > 0));
         Ok(if is_different { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 }
@@ -127,7 +134,7 @@ fn until_compared(api: &ServerApi, mut state: Value) -> Result<Value, String> {
                 None => bar.set_message("compares"),
                 Some(error) => return Err(error.to_owned()),
             },
-            "failed" => return Err(state["error"].as_str().unwrap_or_default().to_owned()),
+            "failed" => return Err(text_of(&state)),
             _ => {
                 return Err("no move is in progress: name the new database with --to".to_owned());
             }
@@ -164,7 +171,17 @@ fn text_of(state: &Value) -> String {
             if let Some(compared) = state["compared"].as_object() {
                 let (rows, different) = (&compared["rows"], &compared["different"]);
                 line.push_str(&format!("; {rows} rows compared, {different} different"));
-                let listed = compared["differences"].as_array().into_iter().flatten();
+            }
+            if let Some(reads) = state["reads"].as_object() {
+                let (compared, different) = (&reads["compared"], &reads["different"]);
+                let (failed, skipped) = (&reads["failed"], &reads["skipped"]);
+                line.push_str(&format!(
+                    "; {compared} reads compared, {different} different, {failed} failed, \
+                     {skipped} skipped"
+                ));
+            }
+            for what in ["compared", "reads"] {
+                let listed = state[what]["differences"].as_array().into_iter().flatten();
                 for row in listed {
                     let text = |name: &str| row[name].as_str().unwrap_or_default();
                     let (table, key, what) = (text("table"), text("key"), text("what"));

@@ -12,7 +12,7 @@ use crate::contract::engine::{self, Session};
 use crate::contract::operation::Operation;
 
 /// The number of differences that are listed.
-const DIFFERENCES_MAX: usize = 100;
+pub(super) const DIFFERENCES_MAX: usize = 100;
 /// The number of times that a row is read again while it changes.
 const TRIES: usize = 1_000;
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use marmota_model::{Error, ErrorKind, Result, Table, Uuid};
 
 use super::apply::{Target, advance};
+use super::flip::check_alone;
 use super::piece::Source;
 use crate::admin::transfer::{Ends, count};
 use crate::builder::{Assembled, StoreBuilder};
@@ -49,7 +50,8 @@ pub struct FillProgress<'t> {
 ///
 /// # Errors
 /// - [`ErrorKind::Invalid`] if the primary does not record the changes of all tables.
-/// - [`ErrorKind::Conflict`] if the other database has rows, or belongs to another pair.
+/// - [`ErrorKind::Conflict`] if the other database has rows, or belongs to another pair, or if other
+///   processes use the primary.
 /// - [`ErrorKind::Stale`] if commits were removed from the feed before they were applied.
 /// - [`ErrorKind::Unsupported`] if one of the engines has no change feed.
 /// - [`ErrorKind::Closed`] after `progress` has returned `Break`.
@@ -69,6 +71,7 @@ pub fn fill(
     if PairRecord::find(primary.engine())?.is_some_and(|found| found.role == PairRole::Secondary) {
         return Err(Error::new(ErrorKind::Conflict, "this store is the secondary of a pair"));
     }
+    check_alone(primary)?;
     let version = secondary.version;
     if !secondary.capability().change_feed {
         let message = format!(

@@ -31,6 +31,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// [`ErrorKind::Busy`] if something does not end in time; then nothing is changed.
 pub(super) fn flip(primary: &Store, secondary: &Store, wait_max: Duration) -> Result<()> {
     let until = Instant::now() + wait_max;
+    check_alone(primary)?;
     let mut source = Source::new(primary)?;
     let mut target = target(primary, secondary)?;
     let mut commits = source.commits(target.position())?;
@@ -53,11 +54,32 @@ pub(super) fn flip(primary: &Store, secondary: &Store, wait_max: Duration) -> Re
         }
         std::thread::sleep(PAUSE);
     }
-    let done = copy_answers(primary, secondary).and_then(|()| exchange(primary, secondary));
+    // A process may have started meanwhile. After the exchange it is refused.
+    let done = check_alone(primary)
+        .and_then(|()| copy_answers(primary, secondary))
+        .and_then(|()| exchange(primary, secondary));
     if done.is_err() && !is_marked(primary).unwrap_or(true) {
         primary.core.layers.sessions().unseal();
     }
     done
+}
+
+/// Checks that no other process uses the database of a store, as far as the engine can know: it would
+/// write to the old primary after a flip.
+///
+/// # Errors
+/// [`ErrorKind::Conflict`] with the connections of other processes; those of the engine.
+pub fn check_alone(store: &Store) -> Result<()> {
+    let others = store.engine().other_processes()?;
+    if others.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "other processes use the database too, and would write to it after the move: stop them, and \
+         try again ({})",
+        others.join(", ")
+    );
+    Err(Error::new(ErrorKind::Conflict, message))
 }
 
 /// Returns true if no commit was made after the last one, and none is in progress.

@@ -11,6 +11,7 @@ use super::apply::{apply_some, target};
 use super::compare::{self, Compared};
 use super::flip;
 use super::piece::Source;
+use super::reads::{ComparedReads, ReadComparison};
 use crate::contract::change::Position;
 use crate::runtime::backoff::Backoff;
 use crate::store::Store;
@@ -29,6 +30,9 @@ pub struct PairFollower {
     pub(super) secondary: Store,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
+    /// The share of the reads that are compared, from 0 to 1.
+    share: f64,
+    reads: Option<ReadComparison>,
 }
 
 /// The progress of a [`PairFollower`].
@@ -81,7 +85,7 @@ impl PairFollower {
                 Error::new(ErrorKind::Io, message).with_source(error)
             })?
         };
-        Ok(Self { primary, secondary, shared, thread: Some(thread) })
+        Ok(Self { primary, secondary, shared, thread: Some(thread), share: 0.0, reads: None })
     }
 
     /// Returns the progress.
@@ -123,6 +127,37 @@ impl PairFollower {
         result
     }
 
+    /// Compares a share of the reads of the primary's callers from now on, from 0 (none) to 1 (all).
+    /// Default: 0. The primary answers them as without it; later, a thread executes them on both
+    /// databases. Lists, reads by key and counts are compared, except those in transactions and those
+    /// that the cache answers. The results until now are forgotten.
+    ///
+    /// Differences are logged with the table and the key.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] for a share that is not between 0 and 1; those of the engines.
+    pub fn compare_reads(&mut self, share: f64) -> Result<()> {
+        if !(0.0..=1.0).contains(&share) {
+            let message = format!("the share of reads is {share}: use a number from 0 to 1");
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        self.share = share;
+        self.reads = None;
+        if share > 0.0 {
+            let shared = Arc::clone(&self.shared);
+            let applied = move || shared.state.lock().applied;
+            let started = ReadComparison::start(&self.primary, &self.secondary, share, applied)?;
+            self.reads = Some(started);
+        }
+        Ok(())
+    }
+
+    /// Returns the results of [`PairFollower::compare_reads`]; `None` if no reads are compared.
+    #[must_use]
+    pub fn compared_reads(&self) -> Option<ComparedReads> {
+        self.reads.as_ref().map(ReadComparison::compared)
+    }
+
     /// Changes the roles: the secondary becomes the primary. Callers of both stores must be held back
     /// meanwhile. The last commits are applied, the old primary is sealed, and the roles are recorded
     /// in both databases. Then writes belong to the other store; close the old primary, open it as a
@@ -140,14 +175,16 @@ impl PairFollower {
         self.stop();
         let flipped = flip::flip(&self.primary, &self.secondary, wait_max);
         if flipped.is_err() && self.primary.is_open() {
-            let restarted = Self::start(&self.primary, &self.secondary)?;
-            *self = restarted;
+            let share = self.share;
+            *self = Self::start(&self.primary, &self.secondary)?;
+            self.compare_reads(share)?;
         }
         flipped
     }
 
     /// Ends the thread, and waits for it. [`PairFollower::start`] continues.
     pub fn stop(&mut self) {
+        self.reads = None;
         self.shared.state.lock().is_stopped = true;
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {

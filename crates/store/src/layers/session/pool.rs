@@ -12,6 +12,7 @@ use parking_lot::Mutex;
 
 use super::lending::Lending;
 use super::open_transactions::OpenTransactions;
+use super::read_samples::ReadSamples;
 use crate::contract::change::ReplicaRead;
 use crate::contract::durability::Durability;
 use crate::contract::engine::{Engine, Session, Submitted};
@@ -41,6 +42,8 @@ pub(crate) struct Sessions {
     open_transactions: OpenTransactions,
     /// True if the engine records changes, with the actor of each.
     pub(super) records_changes: bool,
+    /// The reads that are compared with another database, of a store that records changes.
+    pub(crate) samples: ReadSamples,
 }
 
 impl Sessions {
@@ -52,6 +55,7 @@ impl Sessions {
             state: AtomicU8::new(OPEN),
             open_transactions: OpenTransactions::default(),
             records_changes,
+            samples: ReadSamples::default(),
         }
     }
 
@@ -202,6 +206,9 @@ impl Sessions {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Result<Submitted> {
+        if self.samples.is_on() && matches!(handle.place, Place::Thread) {
+            self.samples.offer(operation);
+        }
         self.with_session(&handle.place, slot_number(), true, |session| {
             session.set_actor(handle.actor.as_ref());
             submit(session, &handle.place, durability, operation, sink, outcome)

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! GET    /api/-/move            {"state":"following","primary":"sqlite:app.db","lag_commits":0,…}
-//! POST   /api/-/move            {"to":"postgres://…"}: fills the other database and follows
+//! POST   /api/-/move            {"to":"postgres://…","compare_reads":0.01}: fills the other database and follows
 //! POST   /api/-/move/compare    compares all rows of both, in the background
 //! POST   /api/-/move/flip       makes the other database the primary
 //! DELETE /api/-/move            ends the pair; the primary stays the database of the server
@@ -29,8 +29,8 @@ pub(super) const PATH: &str = "/api/-/move";
 pub(crate) enum MoveAction {
     /// Returns the state.
     Status,
-    /// Fills the database at this URL, and follows.
-    Start(String),
+    /// Fills the database at this URL, and follows. Compares this share of the reads.
+    Start(String, f64),
     /// Compares all rows.
     Compare,
     /// Changes the roles.
@@ -72,8 +72,14 @@ pub(crate) fn routes(auth: &Auth, events: &Sender<ServeEvent>) -> Router {
 fn start(request: &Request) -> ApiResult<MoveAction> {
     let body: Value = serde_json::from_slice(request.body())
         .map_err(|error| ApiError::bad_request(format!("the body is not JSON: {error}")))?;
+    let share = match &body["compare_reads"] {
+        Value::Null => 0.0,
+        share => share.as_f64().filter(|share| (0.0..=1.0).contains(share)).ok_or_else(|| {
+            ApiError::bad_request(format!("`compare_reads` is {share}: use a number from 0 to 1"))
+        })?,
+    };
     match body["to"].as_str() {
-        Some(to) => Ok(MoveAction::Start(to.to_owned())),
+        Some(to) => Ok(MoveAction::Start(to.to_owned(), share)),
         None => {
             let message = "`to` is missing: send {\"to\":\"postgres://…\"}, the URL of the database \
                            to move to";
@@ -117,6 +123,8 @@ pub(crate) fn add_to(document: OpenApi) -> OpenApi {
             "lag_commits": nullable("integer"),
             "lag_ms": nullable("integer"),
             "compared": nullable("object"),
+            "compare_reads": { "type": "number", "description": "The share of compared reads" },
+            "reads": nullable("object"),
             "flips": { "type": "integer" },
             "pause_ms": nullable("integer"),
             "error": nullable("string"),
@@ -136,7 +144,15 @@ pub(crate) fn add_to(document: OpenApi) -> OpenApi {
     let body = json!({
         "type": "object",
         "required": ["to"],
-        "properties": { "to": { "type": "string", "description": "The URL of the database" } },
+        "properties": {
+            "to": { "type": "string", "description": "The URL of the database" },
+            "compare_reads": {
+                "type": "number",
+                "minimum": 0,
+                "maximum": 1,
+                "description": "The share of reads that are executed on both databases",
+            },
+        },
     });
     start["requestBody"] =
         json!({ "required": true, "content": { "application/json": { "schema": body } } });

@@ -18,7 +18,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use marmota_model::{Error, ErrorKind, Result};
-use marmota_store::pair::{self, Compared, PairFollower, PairRole, PairUrls};
+use marmota_store::pair::{self, Compared, PairFollower, PairRole, PairUrls, RowDifference};
 use marmota_store::plan::Destructive;
 use serde_json::{Value, json};
 
@@ -39,6 +39,8 @@ pub(in crate::command::serve) struct LiveMove {
     state: MoveState,
     comparing: Option<Receiver<Result<Compared>>>,
     compared: Option<Compared>,
+    /// The share of reads that are compared.
+    compare_reads: f64,
     /// The number of flips by this process.
     flips: u32,
     /// The time for which requests waited in the last flip.
@@ -48,7 +50,7 @@ pub(in crate::command::serve) struct LiveMove {
 
 enum MoveState {
     Filling(FillThread),
-    Following(Box<OpenDatabase>, PairFollower),
+    Following(Box<OpenDatabase>, Box<PairFollower>),
     /// The other database could not be filled or opened.
     Failed,
 }
@@ -124,7 +126,7 @@ impl LiveServer<'_> {
     pub(super) fn act(&mut self, action: &MoveAction) -> Result<Value> {
         match action {
             MoveAction::Status => {}
-            MoveAction::Start(to) => self.start_move(to)?,
+            MoveAction::Start(to, share) => self.start_move(to, *share)?,
             MoveAction::Compare => {
                 self.live_move.as_mut().ok_or_else(not_following)?.compare()?;
             }
@@ -145,14 +147,10 @@ impl LiveServer<'_> {
         };
         live_move.take_compared();
         let compared = live_move.compared.as_ref().map(|compared| {
-            let differences = compared
-                .differences
-                .iter()
-                .map(|row| json!({ "table": row.table, "key": row.key, "what": row.what }));
             json!({
                 "rows": compared.rows,
                 "different": compared.different,
-                "differences": differences.collect::<Vec<_>>(),
+                "differences": listed(&compared.differences),
             })
         });
         let mut state = json!({
@@ -160,6 +158,7 @@ impl LiveServer<'_> {
             "secondary": without_secrets(&live_move.secondary_url),
             "compared": compared,
             "is_comparing": live_move.comparing.is_some(),
+            "compare_reads": live_move.compare_reads,
             "flips": live_move.flips,
             "pause_ms": live_move.pause.map(|pause| pause.as_millis() as u64),
             "error": live_move.error,
@@ -177,6 +176,15 @@ impl LiveServer<'_> {
                 state["state"] = json!("following");
                 state["lag_commits"] = json!(progress.lag_commits);
                 state["lag_ms"] = json!(progress.lag.as_millis() as u64);
+                state["reads"] = json!(follower.compared_reads().map(|reads| {
+                    json!({
+                        "compared": reads.compared,
+                        "different": reads.different,
+                        "failed": reads.failed,
+                        "skipped": reads.skipped,
+                        "differences": listed(&reads.differences),
+                    })
+                }));
                 if let Some(error) = progress.error {
                     state["error"] = json!(error);
                 }
@@ -187,12 +195,16 @@ impl LiveServer<'_> {
     }
 
     /// Begins to fill another database, or continues after an interruption.
-    fn start_move(&mut self, to: &str) -> Result<()> {
-        if let Some(live_move) = &self.live_move
+    fn start_move(&mut self, to: &str, compare_reads: f64) -> Result<()> {
+        if let Some(live_move) = &mut self.live_move
             && !matches!(live_move.state, MoveState::Failed)
         {
             if live_move.secondary_url == to {
-                return Ok(());
+                live_move.compare_reads = compare_reads;
+                return match &mut live_move.state {
+                    MoveState::Following(_, follower) => follower.compare_reads(compare_reads),
+                    _ => Ok(()),
+                };
             }
             let other = without_secrets(&live_move.secondary_url);
             let message = format!("a move to {other} is in progress: end it first");
@@ -208,7 +220,9 @@ impl LiveServer<'_> {
         }
         check_reopens(&self.database.url)?;
         check_reopens(to)?;
-        let builder = OpenDatabase::builder_of_other(self.serve, self.parts.command, to)?;
+        pair::check_alone(&self.database.store)?;
+        let builder = OpenDatabase::builder_of_other(self.serve, self.parts.command, to)
+            .map_err(|error| of_other(to, &error))?;
         for capability in [self.database.store.capability(), builder.capability()] {
             if !capability.change_feed {
                 let message = format!(
@@ -254,6 +268,7 @@ impl LiveServer<'_> {
             state: MoveState::Filling(FillThread { progress, is_stopped, thread }),
             comparing: None,
             compared: None,
+            compare_reads,
             flips: 0,
             pause: None,
             error: None,
@@ -265,7 +280,7 @@ impl LiveServer<'_> {
     pub(super) fn filled(&mut self, filled: Result<()>) {
         // The move may have ended meanwhile.
         let Some(mut live_move) = self.live_move.take() else { return };
-        let followed = filled.and_then(|()| self.follow(&live_move.secondary_url));
+        let followed = filled.and_then(|()| self.follow(&live_move));
         match followed {
             Ok(following) => {
                 live_move.state = following;
@@ -281,13 +296,19 @@ impl LiveServer<'_> {
         self.live_move = Some(live_move);
     }
 
-    /// Opens the database at a URL as the secondary, and follows with it.
-    fn follow(&self, url: &str) -> Result<MoveState> {
+    /// Opens the other database of a move as the secondary, and follows with it.
+    fn follow(&self, live_move: &LiveMove) -> Result<MoveState> {
+        let url = &live_move.secondary_url;
         let (command, role) = (self.parts.command, Some(PairRole::Secondary));
         let none = Destructive::default();
         let mut secondary = OpenDatabase::open(self.serve, command, url, &none, role)?;
-        match PairFollower::start(&self.database.store, &secondary.store) {
-            Ok(follower) => Ok(MoveState::Following(Box::new(secondary), follower)),
+        let started = PairFollower::start(&self.database.store, &secondary.store);
+        let started = started.and_then(|mut follower| {
+            follower.compare_reads(live_move.compare_reads)?;
+            Ok(follower)
+        });
+        match started {
+            Ok(follower) => Ok(MoveState::Following(Box::new(secondary), Box::new(follower))),
             Err(error) => {
                 secondary.close()?;
                 Err(error)
@@ -334,6 +355,7 @@ impl LiveServer<'_> {
             );
             return Err(Error::new(ErrorKind::Busy, message));
         }
+        pair::check_alone(&self.database.store)?;
         // Workers may wait for other servers; clients do not wait for these.
         self.database.stop_workers()?;
         let done = self.exchange(live_move);
@@ -396,7 +418,7 @@ impl LiveServer<'_> {
         let closed = old.close();
         drop(old);
         live_move.secondary_url = old_url;
-        let followed = closed.and_then(|()| self.follow(&live_move.secondary_url));
+        let followed = closed.and_then(|()| self.follow(live_move));
         match followed {
             Ok(state) => {
                 live_move.state = state;
@@ -424,10 +446,24 @@ impl LiveServer<'_> {
     }
 }
 
+/// Returns differences as JSON.
+fn listed(differences: &[RowDifference]) -> Vec<Value> {
+    let row = |row: &RowDifference| json!({ "table": row.table, "key": row.key, "what": row.what });
+    differences.iter().map(row).collect()
+}
+
 #[cold]
 fn not_following() -> Error {
     let message = "the other database is not filled yet: see the state of the move";
     Error::new(ErrorKind::Conflict, message)
+}
+
+/// Returns the error for a database that cannot be opened. Its address is not hidden, because an
+/// administrator has sent it.
+#[cold]
+fn of_other(to: &str, error: &Error) -> Error {
+    let message = format!("cannot move to {}: {}", without_secrets(to), error.message());
+    Error::new(ErrorKind::Invalid, message)
 }
 
 #[cold]
