@@ -91,6 +91,7 @@
 //! | attribute | for | meaning |
 //! |---|---|---|
 //! | `key` | `i64`, `Uuid`, `String` | the key; default: the field called `id` |
+//! | `key(playlist, track)` | `String` | a key of several fields; the store makes its text of their values |
 //! | `rename = "type"` | any | the name of the column and of the JSON member |
 //! | `was = "old_name"` | any | the previous name of the column, which is renamed with its values |
 //! | `unique` | any | no two rows have the same value (NULLs excepted) |
@@ -215,6 +216,25 @@ use syn::{DeriveInput, ItemFn, ItemTrait, parse_macro_input};
 /// }
 ///
 /// assert_eq!((Country::KEY_KIND, Ticket::KEY_KIND), (KeyKind::Text, KeyKind::Uuid));
+/// ```
+///
+/// A key of several fields is a `String` with `key(…)`. The store makes it of the values of these
+/// fields, which never change. The function `key_of` makes the same text of their values.
+///
+/// ```
+/// use marmota_derive::Model;
+/// use marmota_model::Model;
+///
+/// #[derive(Model)]
+/// struct PlaylistTrack {
+///     #[model(key(playlist, track))]
+///     key: String,
+///     playlist: i64,
+///     track: i64,
+/// }
+///
+/// assert_eq!(PlaylistTrack::key_of(1, 3402), "1,3402");
+/// assert_eq!(*PlaylistTrack::schema().key_fields, [1, 2]);
 /// ```
 ///
 /// # Names: `table`, `rename`, `was`
