@@ -148,6 +148,24 @@ impl Table {
         values.unwrap_or_else(|| vec![Value::Null; self.key_fields().len()])
     }
 
+    /// Returns the place after a row in the order of the keys, for
+    /// [`RowQuery::after`](crate::RowQuery::after).
+    ///
+    /// ```
+    /// # use marmota_model::{Field, Kind, Schema, Table, Value};
+    /// let fields = vec![Field::new("room", Kind::TEXT), Field::new("number", Kind::I64)];
+    /// let table = Table::new(Schema::new("seat", fields).composite_key("key", vec![0, 1]))?;
+    /// assert_eq!(table.place_of_key("B,7".into()), ["B".into(), Value::Int(7)]);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub fn place_of_key(&self, key: Value) -> Vec<Value> {
+        match self.has_composite_key() {
+            true => self.key_values(key.as_ref()),
+            false => vec![key],
+        }
+    }
+
     fn parsed_key(&self, key: &str) -> Option<Vec<Value>> {
         let fields = self.key_fields();
         let mut parts = key.split(',');
