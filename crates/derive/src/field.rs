@@ -502,10 +502,8 @@ impl Field {
             problems.at(ident, "a field of the key is required, and has no role");
         }
         if self.immutable {
-            problems.at_span(
-                self.name_span,
-                "a field of the key never changes; leave `immutable` out",
-            );
+            problems
+                .at_span(self.name_span, "a field of the key never changes; leave `immutable` out");
         }
         if self.default_expression.is_some() || self.computed.is_some() {
             problems.at_span(self.name_span, "a field of the key has no expression");

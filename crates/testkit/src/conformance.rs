@@ -48,8 +48,8 @@ pub use queries::{
     relations, search, streams, vectors,
 };
 pub use rows::{
-    composite_keys, computed_fields, conflicts, default_expressions, fields, immutable, keys, on_delete,
-    partial_indexes, references, sanitizers, unique, versions, writes,
+    composite_keys, computed_fields, conflicts, default_expressions, fields, immutable, keys,
+    on_delete, partial_indexes, references, sanitizers, unique, versions, writes,
 };
 pub use schemas::{migrations, schema_change, schema_plan};
 

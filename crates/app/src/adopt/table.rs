@@ -256,9 +256,8 @@ fn is_composite(table: &ExistingTable) -> bool {
 /// Returns the schema of a table whose primary key has several columns. The text of the key is called
 /// `key`, or `key_2` and so on if there is such a column.
 fn with_composite_key(table: &ExistingTable, fields: Vec<Field>) -> Schema {
-    let is_free = |name: &String| {
-        table.columns.iter().all(|column| !column.name.eq_ignore_ascii_case(name))
-    };
+    let is_free =
+        |name: &String| table.columns.iter().all(|column| !column.name.eq_ignore_ascii_case(name));
     let numbered = (2..).map(|number| format!("key_{number}"));
     let name = std::iter::once("key".to_owned()).chain(numbered).find(is_free).unwrap_or_default();
     let place = |column: &String| fields.iter().position(|field| *field.name == **column);

@@ -212,8 +212,5 @@ pub(super) fn ways(table: &Table, row: &[ValueRef<'_>]) -> Vec<Vec<usize>> {
     let has_value = |&at: &usize| !row[at].is_null() && !row[at].is_absent();
     // The fields of a composite key have an index of their own.
     let key = (!table.has_composite_key()).then(|| vec![table.key()]);
-    key.into_iter()
-        .chain(unique)
-        .filter(|fields| fields.iter().all(has_value))
-        .collect()
+    key.into_iter().chain(unique).filter(|fields| fields.iter().all(has_value)).collect()
 }

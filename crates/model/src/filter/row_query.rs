@@ -3,8 +3,8 @@
 use super::check::check_value;
 use super::related_field::RELATED_FIELDS_MAX;
 use crate::{
-    Comparison, Error, ErrorKind, FieldSet, FilterExpr, RelatedField, Result, Schema, SortKey, Table,
-    Value,
+    Comparison, Error, ErrorKind, FieldSet, FilterExpr, RelatedField, Result, Schema, SortKey,
+    Table, Value,
 };
 
 /// The selection of a list or count.

@@ -177,7 +177,9 @@ impl Table {
                 // PostgreSQL has no texts with a NUL.
                 let value = text::parse(kind, &part).ok().filter(|_| !part.contains('\0'))?;
                 let is_in_range = match (kind, value) {
-                    (Kind::Int { min, max }, ValueRef::Int(value)) => (*min..=*max).contains(&value),
+                    (Kind::Int { min, max }, ValueRef::Int(value)) => {
+                        (*min..=*max).contains(&value)
+                    }
                     _ => true,
                 };
                 is_in_range.then(|| value.to_value())
@@ -207,8 +209,8 @@ pub(super) fn check(schema: &Schema) -> Result<(), (Option<&Field>, &'static str
             field.kind.form(),
             ValueForm::Int | ValueForm::Text | ValueForm::Uuid | ValueForm::Date
         );
-        let is_number_of_name = matches!(field.kind, Kind::Enum { .. })
-            && field.kind.form() == ValueForm::Int;
+        let is_number_of_name =
+            matches!(field.kind, Kind::Enum { .. }) && field.kind.form() == ValueForm::Int;
         if !has_form || !is_text_of_bytes || is_number_of_name {
             return Err((
                 Some(field),
@@ -249,7 +251,8 @@ mod tests {
     use super::*;
 
     fn table(kinds: &[Kind]) -> Table {
-        let field = |(at, kind): (usize, &Kind)| Field::named(format!("f{at}").into(), kind.clone());
+        let field =
+            |(at, kind): (usize, &Kind)| Field::named(format!("f{at}").into(), kind.clone());
         let fields = kinds.iter().enumerate().map(field).collect();
         let key = (0..kinds.len()).collect::<Vec<_>>();
         Table::new(Schema::new("t", fields).composite_key("key", key)).unwrap()

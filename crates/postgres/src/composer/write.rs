@@ -213,9 +213,7 @@ impl Composer {
                 compare_version(sql, table, compares);
                 end(sql, strict, " RETURNING 1 AS v", "max(v)");
             })?;
-        commands.call(role, text, |out| {
-            Ok(put_key(out, table, key)? + put_version(out, version))
-        })
+        commands.call(role, text, |out| Ok(put_key(out, table, key)? + put_version(out, version)))
     }
 
     /// Adds a query for a row: returns its version (0 if the table has no versions), and the value

@@ -53,8 +53,7 @@ pub(super) fn create_table(table: &Table) -> String {
         .map(|position| column(table, position, table.default(position).map(sql_literal)))
         .collect();
     if table.has_composite_key() {
-        let key: Vec<String> =
-            table.key_fields().iter().map(|&field| name(table, field)).collect();
+        let key: Vec<String> = table.key_fields().iter().map(|&field| name(table, field)).collect();
         columns.push(format!("PRIMARY KEY ({})", key.join(",")));
     }
     format!("CREATE TABLE {} ({})", quoted(table.name()), columns.join(", "))

@@ -160,10 +160,8 @@ pub(super) fn columns(table: &Table, fields: FieldSet) -> Box<[Column]> {
 }
 
 fn select(table: &Table, columns: &[Column]) -> String {
-    let names: Vec<String> = columns
-        .iter()
-        .map(|column| field_sql(table, usize::from(column.position)))
-        .collect();
+    let names: Vec<String> =
+        columns.iter().map(|column| field_sql(table, usize::from(column.position))).collect();
     let names = if names.is_empty() { "1".to_owned() } else { names.join(",") };
     format!("SELECT {names} FROM {}", quoted(table.name()))
 }

@@ -121,9 +121,8 @@ impl Comparison<'_> {
         let keys = layout.key_columns();
         if table.has_composite_key() {
             let wanted = table.key_fields();
-            let is_it = |(key, field): (&&LayoutColumn, &usize)| {
-                layout.named(table, key) == Some(*field)
-            };
+            let is_it =
+                |(key, field): (&&LayoutColumn, &usize)| layout.named(table, key) == Some(*field);
             if keys.len() == wanted.len() && keys.iter().zip(wanted).all(is_it) {
                 return None;
             }

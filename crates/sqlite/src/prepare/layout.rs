@@ -2,8 +2,8 @@
 
 use crate::ffi::{Connection, Failure, QUERY_COLUMNS, Row};
 use crate::sql_words::{sql_literal, sql_type};
-use marmota_model::{Field, Kind, OnDelete, Rule, Table, ValueRef};
 use crate::statement::key::is_text_of_key;
+use marmota_model::{Field, Kind, OnDelete, Rule, Table, ValueRef};
 use marmota_sql::{condition_of, on_delete_of, quoted};
 
 /// The structure of an existing table.

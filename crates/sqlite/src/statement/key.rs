@@ -51,9 +51,8 @@ fn text_sql(table: &Table) -> String {
             match field.kind.form() {
                 ValueForm::Text => format!("replace(replace({name},'%','%25'),',','%2C')"),
                 ValueForm::Uuid => {
-                    let piece = |(start, length): (u8, u8)| {
-                        format!("substr(hex({name}),{start},{length})")
-                    };
+                    let piece =
+                        |(start, length): (u8, u8)| format!("substr(hex({name}),{start},{length})");
                     let pieces = [(1, 8), (9, 4), (13, 4), (17, 4), (21, 12)].map(piece);
                     format!("lower({})", pieces.join("||'-'||"))
                 }

@@ -134,9 +134,7 @@ fn required(table: &Table) -> Vec<&str> {
             Role::Plain => {
                 !field.nullable && table.default(*at).is_none() && !table.is_determined(*at)
             }
-            Role::Key => {
-                matches!(table.key_kind(), KeyKind::Text) && !table.has_composite_key()
-            }
+            Role::Key => matches!(table.key_kind(), KeyKind::Text) && !table.has_composite_key(),
             Role::CreatedAt | Role::UpdatedAt | Role::Version => false,
         })
         .map(|(_, field)| &*field.name)

@@ -2,9 +2,7 @@
 //! fields; all verbs, orders, batches and feeds use it like any other key.
 
 use marmota_derive::Model;
-use marmota_model::{
-    Date, ErrorKind, Record, Ref, RowQuery, SortKey, Uuid, Value, parse_filter,
-};
+use marmota_model::{Date, ErrorKind, Record, Ref, RowQuery, SortKey, Uuid, Value, parse_filter};
 use marmota_store::action::block_on;
 use marmota_store::change::{ChangeRetention, FeedEvent};
 use marmota_store::operation::UpsertEffect;
@@ -81,7 +79,9 @@ pub fn a_row_is_named_by_the_text_of_its_fields(subject: &Subject) {
     assert_eq!(stand.update(&changed).run().unwrap(), 3);
     refused(stand.update(&changed).run(), ErrorKind::Stale);
     stand.delete::<Entry>(key.clone()).run().unwrap();
-    for missing in ["1,3402", "1", "", "1,2,3", "01,3402", "1,x", "1,3402,", "1,99999999999999999999"] {
+    for missing in
+        ["1,3402", "1", "", "1,2,3", "01,3402", "1,x", "1,3402,", "1,99999999999999999999"]
+    {
         refused(stand.get::<Entry>(missing.to_owned()).run(), ErrorKind::NotFound);
         refused(stand.delete::<Entry>(missing.to_owned()).run(), ErrorKind::NotFound);
         let patch = stand.patch::<Entry>(missing.to_owned()).set(Entry::NOTE, "x".to_owned());
@@ -144,7 +144,9 @@ pub fn lists_are_in_the_order_of_the_fields(subject: &Subject) {
     assert_eq!(keys(&by_track), ["1,100", "1,20", "2,10", "2,9", "12,1", "1,-3"]);
     let table = stand.table("entry").unwrap();
     let position = |name: &str| table.position(name).unwrap();
-    for names in [&[][..], &["key"], &["track"], &["note"], &["playlist", "note"], &["track", "key"]] {
+    for names in
+        [&[][..], &["key"], &["track"], &["note"], &["playlist", "note"], &["track", "key"]]
+    {
         for descending in [false, true] {
             let by = names.iter().map(|name| SortKey { field: position(name), descending });
             let mut query = RowQuery { order: by.collect(), ..RowQuery::new() };
