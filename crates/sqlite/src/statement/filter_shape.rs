@@ -15,7 +15,7 @@ use marmota_sql::{
 
 use crate::ffi::{Bound, Run};
 use crate::statement::column::bound_value;
-use crate::statement::key::{field_sql, is_text_of_key, key_condition};
+use crate::statement::key::{field_sql, is_text_of_key, key_condition, key_in_list};
 use crate::statement::search_index::{index_name, keys_name, match_text};
 
 /// SQLite's own limit, which bounds the time of a pattern match.
@@ -194,10 +194,8 @@ impl SqlWriter for Sql {
                 write!(out, "({})", key_condition(table))
             }
             FilterExpr::In { field, values } if is_key(field) && !values.is_empty() => {
-                let columns: Vec<String> = table.key_fields().iter().map(name).collect();
-                let row = format!("(?{})", ",?".repeat(columns.len() - 1));
-                let more = format!(",{row}").repeat(values.len() - 1);
-                write!(out, "({}) IN (VALUES {row}{more})", columns.join(","))
+                key_in_list(out, table, values.len());
+                Ok(())
             }
             FilterExpr::Compare { field, comparison, .. } => {
                 write!(out, "{}{}?", name(field), sign(*comparison))

@@ -32,6 +32,21 @@ pub(crate) fn key_condition(table: &Table) -> String {
     columns.join(" AND ")
 }
 
+/// Writes the condition that a composite key is one of some, with parameters for each. SQLite uses
+/// the index for `OR`, but not for a list of rows with texts. The tree is balanced, because SQLite
+/// limits its depth.
+pub(crate) fn key_in_list(out: &mut String, table: &Table, keys: usize) {
+    if keys == 1 {
+        out.push_str(&key_condition(table));
+        return;
+    }
+    out.push('(');
+    key_in_list(out, table, keys / 2);
+    out.push_str(" OR ");
+    key_in_list(out, table, keys - keys / 2);
+    out.push(')');
+}
+
 /// Binds a key; `values` are those of [`Table::key_values`].
 pub(crate) fn bind_key<'v>(run: &mut Run<'_, 'v>, key: &'v ValueRef<'v>, values: &'v [Value]) {
     match values {

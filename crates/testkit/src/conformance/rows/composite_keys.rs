@@ -8,7 +8,7 @@ use marmota_store::change::{ChangeRetention, FeedEvent};
 use marmota_store::operation::UpsertEffect;
 use marmota_store::{Store, StoreBuilder};
 
-use crate::conformance::harness::refusal::{blamed, refusal, refused};
+use crate::conformance::harness::refusal::{blamed, refusal, refused, says};
 use crate::conformance::harness::subject::{Stand, Subject};
 
 #[derive(Clone, Debug, Default, Model, PartialEq)]
@@ -344,6 +344,68 @@ pub fn caches_keep_rows_by_key(subject: &Subject) {
     refused(read(&stand), ErrorKind::NotFound);
 }
 
+#[derive(Clone, Debug, Model, PartialEq)]
+#[model(table = "reading")]
+struct GrownReading {
+    #[model(key(station, day, device, number))]
+    key: String,
+    number: i16,
+    device: Uuid,
+    station: String,
+    day: Date,
+    #[model(was = "value")]
+    measured: Option<f64>,
+    #[model(default = 5)]
+    rank: i64,
+}
+
+#[derive(Clone, Debug, Model, PartialEq)]
+#[model(table = "reading")]
+struct OtherReading {
+    #[model(key(day, station, device, number))]
+    key: String,
+    number: i16,
+    device: Uuid,
+    station: String,
+    day: Date,
+    value: Option<f64>,
+}
+
+/// A table with such a key gets other fields, and keeps its rows. Another key is refused.
+pub fn the_table_of_a_key_grows(subject: &Subject) {
+    if !subject.capability().persistent {
+        return;
+    }
+    let mut stand = open(subject);
+    let (station, number, device) = ("a".to_owned(), 1, Uuid::from_u128(7));
+    let day = "2026-11-28".parse().unwrap();
+    let row = Reading { key: String::new(), number, device, station, day, value: Some(1.5) };
+    let key = stand.insert(&row).run().unwrap();
+    let other = |builder: StoreBuilder| {
+        builder.model::<Playlist>().model::<Entry>().model::<OtherReading>()
+    };
+    refused(stand.reopen_as(other), ErrorKind::Invalid);
+    stand
+        .reopen_as(|builder| builder.model::<Playlist>().model::<Entry>().model::<GrownReading>())
+        .unwrap();
+    let read = stand.get::<GrownReading>(key).run().unwrap();
+    assert_eq!((read.measured, read.rank), (Some(1.5), 5));
+}
+
+/// A reference to a table with such a key is refused when the store is opened.
+pub fn no_table_refers_to_the_key(subject: &Subject) {
+    #[derive(Model)]
+    struct Remark {
+        #[allow(dead_code, reason = "for its schema")]
+        id: i64,
+        #[allow(dead_code, reason = "for its schema")]
+        entry: Ref<Entry>,
+    }
+    let builder = subject.builder_with(|builder| models(builder).model::<Remark>());
+    let error = refused(builder.open(), ErrorKind::Invalid);
+    says(&error, &["`entry` of `remark`", "several fields", "unique index"]);
+}
+
 fn recording(builder: StoreBuilder) -> StoreBuilder {
     models(builder).changes(ChangeRetention::default())
 }
@@ -394,4 +456,6 @@ register!($ composite_keys_promises composite_keys:
     caches_keep_rows_by_key,
     changes_name_the_row,
     transactions_see_their_rows,
+    the_table_of_a_key_grows,
+    no_table_refers_to_the_key,
 );
