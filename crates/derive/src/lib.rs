@@ -196,7 +196,8 @@ use syn::{DeriveInput, ItemFn, ItemTrait, parse_macro_input};
 /// # The key
 /// The key is the field with `key`, otherwise the field called `id`. Its type determines which side
 /// generates a value: the engine for `i64`, the store for `Uuid` (version 7, RFC 9562), the caller
-/// for `String`.
+/// for `String`. A key of several fields is a `String` with `key(…)`: the store makes it of their
+/// values, and so does the function `key_of`.
 ///
 /// ```
 /// use marmota_derive::Model;
@@ -210,31 +211,13 @@ use syn::{DeriveInput, ItemFn, ItemTrait, parse_macro_input};
 /// }
 ///
 /// #[derive(Model)]
-/// struct Ticket {
-///     id: Uuid,
-///     title: String,
-/// }
-///
-/// assert_eq!((Country::KEY_KIND, Ticket::KEY_KIND), (KeyKind::Text, KeyKind::Uuid));
-/// ```
-///
-/// A key of several fields is a `String` with `key(…)`. The store makes it of the values of these
-/// fields, which never change. The function `key_of` makes the same text of their values.
-///
-/// ```
-/// use marmota_derive::Model;
-/// use marmota_model::Model;
+/// struct Ticket { id: Uuid, title: String }
 ///
 /// #[derive(Model)]
-/// struct PlaylistTrack {
-///     #[model(key(playlist, track))]
-///     key: String,
-///     playlist: i64,
-///     track: i64,
-/// }
+/// struct Seat { #[model(key(room, number))] key: String, room: String, number: i64 }
 ///
-/// assert_eq!(PlaylistTrack::key_of(1, 3402), "1,3402");
-/// assert_eq!(*PlaylistTrack::schema().key_fields, [1, 2]);
+/// assert_eq!((Country::KEY_KIND, Ticket::KEY_KIND), (KeyKind::Text, KeyKind::Uuid));
+/// assert_eq!(Seat::key_of("B", 7), "B,7");
 /// ```
 ///
 /// # Names: `table`, `rename`, `was`

@@ -205,7 +205,7 @@ pub fn filters_find_rows_by_key_and_fields(subject: &Subject) {
     assert_eq!(stand.delete_where(of("1,2")).run().unwrap(), 1);
 }
 
-/// Values of all kinds that a key may have are in its text, whatever characters they have.
+/// Values of all kinds that a key may have are in its text, with any characters.
 pub fn a_key_has_values_of_any_kind(subject: &Subject) {
     let mut stand = open(subject);
     let mut made = Vec::new();
