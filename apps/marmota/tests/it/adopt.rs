@@ -123,9 +123,9 @@ fn a_music_shop_in_sqlite_is_adopted() {
     let pair = json!({ "PlaylistId": 7, "TrackId": 2 });
     let (status, error) = served.request("POST", "/api/PlaylistTrack", &token, &pair);
     assert_eq!(status, 422, "{error}");
-    let path = "/api/PlaylistTrack/1,2";
-    assert_eq!(served.request("DELETE", path, &token, &Value::Null).0, 204);
-    assert_eq!(served.request("GET", path, &token, &Value::Null).0, 404);
+    let row = "/api/PlaylistTrack/1,2";
+    assert_eq!(served.request("DELETE", row, &token, &Value::Null).0, 204);
+    assert_eq!(served.request("GET", row, &token, &Value::Null).0, 404);
     let changes = json!({
         "Album": { "Title": "Back in Black" },
         "Artist": { "Name": "ABBA" },
