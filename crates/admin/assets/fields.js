@@ -208,6 +208,8 @@ const isUpdatable = field => field.updatable !== false
 
 export const formField = (table, field, value, { isNew, key, label }) => {
   if (isStored(field)) return null
+  // The store makes a composite key of its fields.
+  if (isNew && field.role === 'key' && table.key_fields) return null
   const isUpload = field.kind === 'file' || field.kind === 'blob'
   if (!isNew && isHidden(field) && !isUpdatable(field)) return null
   const isFixed = !isNew && (field.role === 'key' || field.immutable || !isUpdatable(field))

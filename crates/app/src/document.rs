@@ -235,6 +235,10 @@ pub(crate) struct FieldDetails {
     /// The role of the field in the store. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) role: Option<RoleName>,
+    /// For the key: the fields that a composite key consists of, in order. Default: none, the key is
+    /// a field like others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) of: Vec<String>,
     /// For `reference`: the table that it refers to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) table: Option<String>,
@@ -330,6 +334,7 @@ impl FieldDetails {
         Self {
             kind,
             role: None,
+            of: Vec::new(),
             table: None,
             on_delete: None,
             values: None,

@@ -30,6 +30,10 @@ pub(crate) fn document(schema: &Schema) -> Result<TableDocument> {
         })?;
         fields.insert(field.name.to_string(), FieldDocument(details));
     }
+    if let Some((_, FieldDocument(key))) = fields.get_index_mut(schema.key) {
+        let of = schema.key_fields.iter().filter_map(|&field| schema.fields.get(field));
+        key.of = of.map(|field| field.name.to_string()).collect();
+    }
     let mut indexes = Vec::new();
     for index in schema.indexes.iter() {
         match *index.fields {

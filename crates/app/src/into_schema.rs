@@ -46,6 +46,7 @@ fn schema(
             indexes.push(Index::new(vec![position]));
         }
     }
+    let key_fields = key_fields(name, document)?;
     if let Some(time) = &document.step_up
         && step_up_time(time).is_none()
     {
@@ -76,10 +77,17 @@ fn schema(
             document.search_language.map(|LanguageName::English| SearchLanguage::English),
         );
     schema.was = document.was.clone().map(Cow::Owned);
+    schema.key_fields = key_fields.into();
     match Table::new(schema.clone()) {
         Ok(_) => Ok(schema),
         Err(error) => {
-            if Table::new(schema.clone().indexes(Vec::new())).is_ok() {
+            let is_of_indexes = Table::new(schema.clone().indexes(Vec::new())).is_ok();
+            let without_key = Schema { key_fields: Cow::Borrowed(&[]), ..schema.clone() };
+            if !is_of_indexes && Table::new(without_key).is_ok() {
+                let key = &schema.fields[schema.key].name;
+                return Err(Fault::new(["tables", name, "fields", key, "of"], error.message()));
+            }
+            if is_of_indexes {
                 return Err(Fault::new(["tables", name, "indexes"], error.message()));
             }
             let field = field_at_fault(&schema);
@@ -88,6 +96,24 @@ fn schema(
             Err(Fault::new(path, error.message()))
         }
     }
+}
+
+/// Returns the positions of the fields of a composite key.
+fn key_fields(name: &str, document: &TableDocument) -> Result<Vec<usize>, Fault> {
+    let mut positions = Vec::new();
+    for (field, FieldDocument(details)) in &document.fields {
+        let fault = |message: String| Fault::new(["tables", name, "fields", field, "of"], message);
+        if !details.of.is_empty() && details.role != Some(RoleName::Key) {
+            return Err(fault("`of` is for the field with `role = \"key\"`".to_owned()));
+        }
+        for part in &details.of {
+            let position = document.fields.get_index_of(part);
+            positions.push(position.ok_or_else(|| {
+                fault(format!("the key of `{name}` has the unknown field `{}`", excerpt(part)))
+            })?);
+        }
+    }
+    Ok(positions)
 }
 
 /// Returns the time of a text such as `5m`, at most a year; `None` for another text.

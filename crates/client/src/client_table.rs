@@ -128,6 +128,7 @@ impl ClientTable {
         self.table.fields().iter().enumerate().map(|(at, field)| {
             let presence = match field.role {
                 Role::CreatedAt | Role::UpdatedAt | Role::Version => Presence::Absent,
+                Role::Key if self.table.has_composite_key() => Presence::Absent,
                 Role::Key if self.table.key_kind() == KeyKind::Text => Presence::Required,
                 Role::Key => Presence::Optional,
                 Role::Plain if field.computed.is_some() => Presence::Absent,

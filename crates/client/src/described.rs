@@ -36,6 +36,9 @@ struct Description {
 struct DescribedTable {
     name: String,
     fields: Vec<DescribedField>,
+    /// The fields of a composite key.
+    #[serde(default)]
+    key_fields: Vec<String>,
     #[serde(default)]
     relations: Vec<DescribedRelation>,
     /// Present for audited tables.
@@ -115,9 +118,13 @@ fn schema(table: &DescribedTable, keys: &HashMap<&str, KeyKind>) -> Result<Schem
     }
     let relations = table.relations.iter();
     let relations = relations.map(|one| Relation::new(one.name.clone(), one.path.clone()));
-    Ok(Schema::new(table.name.clone(), fields)
+    let place = |name: &String| fields.iter().position(|field: &Field| *field.name == **name);
+    let key_fields: Vec<usize> = table.key_fields.iter().filter_map(place).collect();
+    let mut schema = Schema::new(table.name.clone(), fields)
         .relations(relations.collect::<Vec<_>>())
-        .audit(table.history.is_some()))
+        .audit(table.history.is_some());
+    schema.key_fields = key_fields.into();
+    Ok(schema)
 }
 
 fn of_field(table: &str, field: &DescribedField, keys: &HashMap<&str, KeyKind>) -> Result<Field> {

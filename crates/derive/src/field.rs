@@ -62,6 +62,8 @@ pub(crate) struct Field {
     search: bool,
     /// True if it has `immutable`.
     immutable: bool,
+    /// The fields that a composite key consists of: those of `key(one, two)`.
+    pub(crate) key_of: Vec<Ident>,
     /// The variant of the schema's `OnDelete`.
     on_delete: &'static str,
     /// Its type without `Option`, for rules.
@@ -137,6 +139,7 @@ impl Field {
             index: false,
             search: false,
             immutable: false,
+            key_of: Vec::new(),
             on_delete: "Restrict",
             inside: without_self(inner.to_token_stream(), owner),
             shape: Shape::of(inner),
@@ -162,7 +165,10 @@ impl Field {
     fn apply(&mut self, item: &Item, owner: &Ident, model: &TokenStream, problems: &mut Problems) {
         let name = item.name.to_string();
         match name.as_str() {
-            "key" => self.take_role(Role::Key, item, problems),
+            "key" => {
+                self.key_of = item.names_or_bare(problems);
+                self.take_role(Role::Key, item, problems);
+            }
             "created_at" => self.take_role(Role::CreatedAt, item, problems),
             "updated_at" => self.take_role(Role::UpdatedAt, item, problems),
             "version" => self.take_role(Role::Version, item, problems),
@@ -209,7 +215,9 @@ impl Field {
 
     /// Sets the role; a second one is an error.
     fn take_role(&mut self, role: Role, item: &Item, problems: &mut Problems) {
-        item.bare(problems);
+        if role != Role::Key {
+            item.bare(problems);
+        }
         if self.role != Role::Plain {
             problems.at(
                 item,
@@ -466,6 +474,13 @@ impl Field {
                  `String` (set by the caller)",
             );
         }
+        if !self.key_of.is_empty() && !matches!(self.shape, Shape::Text | Shape::Other) {
+            problems.at_span(
+                self.of_span,
+                "a key of several fields is a text that the store makes of them: its type must be \
+                 `String`",
+            );
+        }
         if self.unique || self.index {
             problems.at_span(
                 self.name_span,
@@ -478,6 +493,20 @@ impl Field {
         }
         if self.immutable {
             problems.at_span(self.name_span, "a key never changes; leave `immutable` out");
+        }
+    }
+
+    /// Checks that it may be a field of a composite key.
+    pub(crate) fn check_in_key(&self, ident: &Ident, problems: &mut Problems) {
+        if self.optional || self.role != Role::Plain {
+            problems.at(ident, "a field of the key is required, and has no role");
+        }
+        if self.immutable {
+            problems
+                .at_span(self.name_span, "a field of the key never changes; leave `immutable` out");
+        }
+        if self.default_expression.is_some() || self.computed.is_some() {
+            problems.at_span(self.name_span, "a field of the key has no expression");
         }
     }
 

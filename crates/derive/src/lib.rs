@@ -91,6 +91,7 @@
 //! | attribute | for | meaning |
 //! |---|---|---|
 //! | `key` | `i64`, `Uuid`, `String` | the key; default: the field called `id` |
+//! | `key(playlist, track)` | `String` | a key of several fields; the store makes its text of their values |
 //! | `rename = "type"` | any | the name of the column and of the JSON member |
 //! | `was = "old_name"` | any | the previous name of the column, which is renamed with its values |
 //! | `unique` | any | no two rows have the same value (NULLs excepted) |
@@ -195,7 +196,8 @@ use syn::{DeriveInput, ItemFn, ItemTrait, parse_macro_input};
 /// # The key
 /// The key is the field with `key`, otherwise the field called `id`. Its type determines which side
 /// generates a value: the engine for `i64`, the store for `Uuid` (version 7, RFC 9562), the caller
-/// for `String`.
+/// for `String`. A key of several fields is a `String` with `key(…)`: the store makes it of their
+/// values, and so does the function `key_of`.
 ///
 /// ```
 /// use marmota_derive::Model;
@@ -209,12 +211,13 @@ use syn::{DeriveInput, ItemFn, ItemTrait, parse_macro_input};
 /// }
 ///
 /// #[derive(Model)]
-/// struct Ticket {
-///     id: Uuid,
-///     title: String,
-/// }
+/// struct Ticket { id: Uuid, title: String }
+///
+/// #[derive(Model)]
+/// struct Seat { #[model(key(room, number))] key: String, room: String, number: i64 }
 ///
 /// assert_eq!((Country::KEY_KIND, Ticket::KEY_KIND), (KeyKind::Text, KeyKind::Uuid));
+/// assert_eq!(Seat::key_of("B", 7), "B,7");
 /// ```
 ///
 /// # Names: `table`, `rename`, `was`

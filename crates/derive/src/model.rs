@@ -40,6 +40,8 @@ struct Model {
     fields: Vec<Field>,
     /// The index of the key.
     key: usize,
+    /// The indexes of the fields of a composite key.
+    key_fields: Vec<usize>,
     /// The indexes, those of single fields first.
     indexes: Vec<Index>,
     /// True if writes are entered in the history.
@@ -121,6 +123,7 @@ impl Model {
             was: None,
             fields,
             key: 0,
+            key_fields: Vec::new(),
             indexes: Vec::new(),
             audit: false,
             relations: Vec::new(),
@@ -197,7 +200,8 @@ impl Model {
                 second.role_span.unwrap_or(second.name_span),
                 format!(
                     "`{model}` has a second key next to `{first}`; keep one, and write \
-                     `#[model(unique({first}, {}))]` on the struct for what is unique together",
+                     `#[model(unique({first}, {0}))]` on the struct for what is unique together, or \
+                     a field `key: String` with `#[model(key({first}, {0}))]` for a key of both",
                     second.ident
                 ),
             );
@@ -205,6 +209,36 @@ impl Model {
         self.fields[key].check_key(problems);
         self.fields[key].role = Role::Key;
         self.key = key;
+        self.find_key_fields(problems);
+    }
+
+    /// Finds the fields of a composite key.
+    fn find_key_fields(&mut self, problems: &mut Problems) {
+        let names = &self.fields[self.key].key_of;
+        if let [name] = names.as_slice() {
+            problems.at(
+                name,
+                "a key of several fields has two or more; for a key of one field, write \
+                 `#[model(key)]` on it",
+            );
+        }
+        let mut found = Vec::with_capacity(names.len());
+        for ident in names {
+            match self.fields.iter().position(|field| field.ident == *ident) {
+                None => problems.at(ident, self.no_such_field(ident)),
+                Some(field) if field == self.key => {
+                    problems.at(ident, "the key is made of other fields");
+                }
+                Some(field) if found.contains(&field) => {
+                    problems.at(ident, format!("`{ident}` is in this key already"));
+                }
+                Some(field) => {
+                    self.fields[field].check_in_key(ident, problems);
+                    found.push(field);
+                }
+            }
+        }
+        self.key_fields = found;
     }
 
     /// Reports a role that two fields have.
@@ -325,6 +359,7 @@ impl Model {
     /// Generates all code for the model.
     fn code(&self) -> TokenStream {
         let columns = self.columns();
+        let key_of = self.key_of();
         let schema = self.schema();
         let rows = self.rows();
         let Self { ident, path, table, key, .. } = self;
@@ -333,6 +368,7 @@ impl Model {
             <#key_type as #path::Key>::KEY_KIND);
         quote! {
             #columns
+            #key_of
 
             #[automatically_derived]
             #[allow(deprecated)]
@@ -378,9 +414,38 @@ impl Model {
         }
     }
 
+    /// Generates the function that makes a composite key.
+    fn key_of(&self) -> TokenStream {
+        if self.key_fields.is_empty() {
+            return TokenStream::new();
+        }
+        let Self { ident, path, .. } = self;
+        let visibility = &self.fields[self.key].visibility;
+        let fields: Vec<&Field> = self.key_fields.iter().map(|&at| &self.fields[at]).collect();
+        let names: Vec<&Ident> = fields.iter().map(|field| &field.ident).collect();
+        let types: Vec<&TokenStream> = fields.iter().map(|field| &field.of).collect();
+        quote! {
+            #[automatically_derived]
+            #[allow(dead_code, deprecated, unreachable_pub)]
+            impl #ident {
+                /// Returns the key of the row with these values.
+                #[must_use]
+                #visibility fn key_of(
+                    #(#names: impl ::core::convert::Into<#types>),*
+                ) -> ::std::string::String {
+                    let scratch = #path::Scratch::new();
+                    #(let #names: #types = ::core::convert::Into::into(#names);)*
+                    #path::key_text(&[
+                        #(<#types as #path::FieldValue>::to_row(&#names, &scratch)),*
+                    ])
+                }
+            }
+        }
+    }
+
     /// Generates the schema: two statics, since a constant cannot borrow a value with a destructor.
     fn schema(&self) -> TokenStream {
-        let Self { path, table, key, audit, relations, .. } = self;
+        let Self { path, table, key, key_fields, audit, relations, .. } = self;
         let search_language = match &self.search_language {
             Some(language) => {
                 quote!(::core::option::Option::Some(#path::SearchLanguage::#language))
@@ -417,6 +482,7 @@ impl Model {
                     fields: ::std::borrow::Cow::Borrowed(&FIELDS),
                     indexes: ::std::borrow::Cow::Borrowed(&[#(#indexes),*]),
                     key: #key,
+                    key_fields: ::std::borrow::Cow::Borrowed(&[#(#key_fields),*]),
                     was: #was,
                     audit: #audit,
                     relations: ::std::borrow::Cow::Borrowed(&[#(#relations),*]),

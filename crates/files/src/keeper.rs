@@ -186,7 +186,7 @@ fn for_each_file(store: &Store, table: &Table, mut each: impl FnMut(Uuid)) -> Re
     loop {
         let query = RowQuery {
             limit: Some(PAGE_ROWS),
-            after: after.take().map(|key| vec![key]),
+            after: after.take().map(|key| table.place_of_key(key)),
             fields: Some(read),
             ..RowQuery::new()
         };

@@ -84,7 +84,7 @@ pub use search::{
     SEARCH_BYTES_MAX, SEARCH_TERMS_MAX, Search, SearchLanguage, SearchTerm, Snippet, Words,
 };
 pub use table::{
-    LinkedTables, RELATION_STEPS_MAX, RelationStep, ResolvedRelation, Table, ViewFields,
+    LinkedTables, RELATION_STEPS_MAX, RelationStep, ResolvedRelation, Table, ViewFields, key_text,
 };
 pub use uuid::Uuid;
 pub use value::{

@@ -3,6 +3,7 @@
 
 mod check;
 mod compiled_rule;
+mod composite_key;
 mod evaluation;
 mod expressions;
 mod json_member;
@@ -13,6 +14,7 @@ mod sanitize;
 mod shape;
 mod view;
 
+pub use composite_key::key_text;
 pub(crate) use json_member::JsonMember;
 pub use prepared::Table;
 pub use relation::{LinkedTables, RELATION_STEPS_MAX, RelationStep, ResolvedRelation};

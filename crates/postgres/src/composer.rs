@@ -15,7 +15,7 @@ use parking_lot::RwLock;
 
 use crate::commands::raw_sql::Described;
 use crate::prepare::table_facts::Facts;
-use crate::statement::column::{name, oid};
+use crate::statement::key::key_condition;
 use crate::statement::sql_writer::Sql;
 use crate::statement::{AllTexts, Text, Texts, Verb};
 
@@ -104,6 +104,6 @@ impl Composer {
 
 /// Writes ` WHERE key=$n`.
 pub(crate) fn by_key(sql: &mut Sql, table: &Table) {
-    let key = table.key();
-    sql.push(" WHERE ").push(&name(table, key)).push("=").parameter(oid(table, key));
+    sql.push(" WHERE ");
+    key_condition(sql, table);
 }

@@ -238,7 +238,8 @@ impl Preparing<'_> {
         };
         let mut facts =
             Facts { oid: layout.oid, sequence: layout.sequence.clone(), ..Facts::default() };
-        let columns: Vec<_> = table.fields().iter().map(|field| layout.column_of(field)).collect();
+        let columns: Vec<_> =
+            (0..table.fields().len()).map(|at| layout.column_at(table, at)).collect();
         facts.collated = comparison::collated(&columns);
         for (position, (field, column)) in table.fields().iter().zip(&columns).enumerate() {
             let Some(column) = column else { continue };

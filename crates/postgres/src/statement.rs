@@ -9,6 +9,7 @@ pub(crate) mod controls;
 pub(crate) mod filter_shape;
 pub(crate) mod index_filter;
 pub(crate) mod json_path;
+pub(crate) mod key;
 pub(crate) mod search;
 pub(crate) mod sql_words;
 pub(crate) mod sql_writer;

@@ -53,11 +53,15 @@ impl TableSteps<'_> {
             true => "no key".to_owned(),
             false => format!("the key {}", has.join(", ")),
         };
+        let fields = self.table.key_fields().iter().map(|&at| &*self.table.fields()[at].name);
+        let wanted = match self.table.has_composite_key() {
+            true => fields.collect::<Vec<_>>().join(", "),
+            false => format!("{} {wanted}", field.name),
+        };
         format!(
-            "the table has {has} in the database, and {} {wanted} in the model: the key of a table \
+            "the table has {has} in the database, and {wanted} in the model: the key of a table \
              cannot be changed; give the model another table name and copy the rows, or change the \
-             model back",
-            field.name
+             model back"
         )
     }
 

@@ -4,6 +4,7 @@
 
 pub(crate) mod column;
 pub(crate) mod filter_shape;
+pub(crate) mod key;
 pub(crate) mod raw_sql_cache;
 pub(crate) mod search_index;
 pub(crate) mod vdbe_fast_path;

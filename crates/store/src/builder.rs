@@ -35,6 +35,7 @@ use crate::layers::feed::tables::FeedTables;
 use crate::layers::metrics::meter::Metering;
 use crate::layers::stack::LayerSettings;
 use crate::layers::steps::before_hooks::BeforeHooks;
+use crate::migration::composite_key;
 use crate::migration::computed::{COMPUTED, ComputedTables};
 use crate::migration::sequence::Sequence;
 use crate::migration::{MIGRATIONS, Migration, MigrationStatus};
@@ -548,6 +549,10 @@ impl StoreBuilder {
             let retention = (!is_replica).then_some(retention);
             feed_keeper::start(&store, &feed, retention)?;
             store.core.set_feed(feed);
+        }
+        // The server of a remote store checks its rows.
+        if store.capability().guarded_writes {
+            composite_key::check(&store)?;
         }
         if let Some(computed) = computed.filter(|_| !is_replica) {
             computed.fill(&store)?;

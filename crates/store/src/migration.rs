@@ -8,6 +8,7 @@
 //! records that the program does not have belongs to a newer program, and is refused
 //! (`sequence.rs`).
 
+pub(crate) mod composite_key;
 pub(crate) mod computed;
 pub(crate) mod sequence;
 

@@ -76,6 +76,9 @@ fn a_music_shop_is_edited_and_exported() {
         ] {
             edit(&page, &program, table, field, value).await;
         }
+        page.open("about:blank").await;
+        page.open(&format!("{}/admin#/table/PlaylistTrack", program.url)).await;
+        page.shows("1,1").await;
         page.is_accessible("existing").await;
         page.loads_nothing_foreign().await;
         page.close().await;
@@ -105,6 +108,9 @@ fn forty_tables_of_postgresql_are_listed_and_some_edited() {
             edit(&page, &program, table, "name", "changed").await;
         }
         edit(&page, &program, "Order", "select", "another word").await;
+        // Keys of several columns.
+        edit(&page, &program, "pair", "note", "of a pair").await;
+        edit(&page, &program, "visit", "note", "of a visit").await;
         page.close().await;
     });
 }

@@ -29,8 +29,10 @@ CREATE TABLE [InvoiceLine] ([InvoiceLineId] INTEGER PRIMARY KEY, [InvoiceId] INT
   REFERENCES [Invoice] ([InvoiceId]) ON DELETE CASCADE, [TrackId] INTEGER NOT NULL REFERENCES [Track]
   ([TrackId]), [UnitPrice] NUMERIC(10,2) NOT NULL, [Quantity] INTEGER NOT NULL DEFAULT 1);
 CREATE TABLE [Playlist] ([PlaylistId] INTEGER PRIMARY KEY, [Name] NVARCHAR(120));
-CREATE TABLE [PlaylistTrack] ([PlaylistId] INTEGER NOT NULL, [TrackId] INTEGER NOT NULL,
+CREATE TABLE [PlaylistTrack] ([PlaylistId] INTEGER NOT NULL REFERENCES [Playlist] ([PlaylistId]),
+  [TrackId] INTEGER NOT NULL REFERENCES [Track] ([TrackId]),
   CONSTRAINT [PK] PRIMARY KEY ([PlaylistId], [TrackId]));
+CREATE TABLE [Draft] ([Number] INTEGER, [Place] INTEGER NOT NULL, PRIMARY KEY ([Number], [Place]));
 CREATE VIEW [Totals] AS SELECT [CustomerId], sum([Total]) AS total FROM [Invoice] GROUP BY 1;
 INSERT INTO Artist VALUES (1, 'AC/DC'), (2, NULL);
 INSERT INTO Album VALUES (1, 'Let There Be Rock', 1);
@@ -93,7 +95,12 @@ pub(crate) fn forty_tables() -> String {
              '10:00', 'glad', '(1,2)', '{{a}}');"
         );
     }
-    sql + "CREATE TABLE pair (a integer, b integer, PRIMARY KEY (a, b)); CREATE TABLE loose (a integer); \
+    sql + "CREATE TABLE pair (a integer, b integer, note text, PRIMARY KEY (a, b)); \
+           INSERT INTO pair VALUES (1, 10), (1, 9); CREATE TABLE loose (a integer); \
+           CREATE TABLE times (at timestamptz, a integer, PRIMARY KEY (at, a)); \
+           CREATE TABLE visit (number smallint, day date, room varchar(9), key text, note text, \
+             PRIMARY KEY (room, day, number)); \
+           INSERT INTO visit VALUES (3, '2026-11-28', 'B,1'); \
            CREATE TABLE needs (id bigint PRIMARY KEY, place point NOT NULL); \
            CREATE TABLE of_pair (id bigint PRIMARY KEY, a integer, b integer, moods mood[], \
              FOREIGN KEY (a, b) REFERENCES pair (a, b)); \

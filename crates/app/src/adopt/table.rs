@@ -20,7 +20,8 @@ impl Adopting {
     pub(super) fn new(tables: &[ExistingTable]) -> Self {
         let mut keys = HashMap::new();
         for table in tables.iter().filter(|table| reason_against(table).is_none()) {
-            if let Some(key) = table.columns.iter().find(|column| column.is_key) {
+            let mut of_key = table.columns.iter().filter(|column| column.is_key);
+            if let (Some(key), None) = (of_key.next(), of_key.next()) {
                 let kind = match key.kind {
                     Ok(Kind::Int { .. }) => KeyKind::Auto,
                     Ok(Kind::Uuid) => KeyKind::Uuid,
@@ -47,7 +48,11 @@ impl Adopting {
         }
         self.add_checks(table, &mut fields);
         let indexes = self.indexes(table, &mut fields);
-        let schema = Schema::new(table.name.clone(), fields).indexes(indexes);
+        let schema = match is_composite(table) {
+            true => with_composite_key(table, fields),
+            false => Schema::new(table.name.clone(), fields),
+        };
+        let schema = schema.indexes(indexes);
         match Table::new(schema.clone()) {
             Ok(_) => Some(schema),
             Err(error) => {
@@ -84,7 +89,7 @@ impl Adopting {
     fn field(&mut self, table: &ExistingTable, column: &ExistingColumn, before: &[Field]) -> Field {
         let kind = column.kind.clone().unwrap_or(Kind::TEXT);
         let mut field = Field::named(column.name.clone().into(), kind).nullable(column.nullable);
-        if column.is_key {
+        if column.is_key && !is_composite(table) {
             return field.nullable(false).role(Role::Key);
         }
         if let Some(pattern) = column.pattern {
@@ -243,6 +248,23 @@ impl Adopting {
     }
 }
 
+/// Returns true if the primary key of a table has several columns.
+fn is_composite(table: &ExistingTable) -> bool {
+    table.columns.iter().filter(|column| column.is_key).count() > 1
+}
+
+/// Returns the schema of a table whose primary key has several columns. The text of the key is called
+/// `key`, or `key_2` and so on if there is such a column.
+fn with_composite_key(table: &ExistingTable, fields: Vec<Field>) -> Schema {
+    let is_free =
+        |name: &String| table.columns.iter().all(|column| !column.name.eq_ignore_ascii_case(name));
+    let numbered = (2..).map(|number| format!("key_{number}"));
+    let name = std::iter::once("key".to_owned()).chain(numbered).find(is_free).unwrap_or_default();
+    let place = |column: &String| fields.iter().position(|field| *field.name == **column);
+    let key: Vec<usize> = table.key.iter().filter_map(place).collect();
+    Schema::new(table.name.clone(), fields).composite_key(name, key)
+}
+
 /// Returns true if a table of these fields can have the index.
 fn is_valid(table: &str, fields: &[Field], index: &Index) -> bool {
     let schema = Schema::new(table.to_owned(), fields.to_vec());
@@ -266,12 +288,17 @@ fn reason_against(table: &ExistingTable) -> Option<String> {
             return Some("it has no primary key, by which Marmota finds rows: add one".to_owned());
         }
         _ => {
-            let names: Vec<&str> = keys.iter().map(|key| &*key.name).collect();
-            return Some(format!(
-                "its primary key has several columns ({}): add a column of its own as the key, and \
-                 make these UNIQUE",
-                names.join(", ")
-            ));
+            if let Some((key, what)) =
+                keys.iter().find_map(|key| Some((key, key.kind.as_ref().err()?)))
+            {
+                return Some(format!("`{}` of its primary key has no kind: {what}", key.name));
+            }
+            if let Some(key) = keys.iter().find(|key| key.nullable) {
+                return Some(format!(
+                    "`{}` of its primary key may be NULL: declare it NOT NULL",
+                    key.name
+                ));
+            }
         }
     }
     let needed = table.columns.iter().find(|column| {
@@ -290,7 +317,6 @@ fn reason_against_column(column: &ExistingColumn) -> Option<String> {
         Err(what) => Some(what.clone()),
         Ok(kind) => {
             let field = Field::named(column.name.clone().into(), kind.clone());
-            let field = if column.is_key { field.role(Role::Key) } else { field };
             match check_rule::is_valid(&field) {
                 true => None,
                 false => Some(

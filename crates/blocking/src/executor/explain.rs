@@ -210,8 +210,7 @@ pub(super) fn ways(table: &Table, row: &[ValueRef<'_>]) -> Vec<Vec<usize>> {
     let indexes = table.indexes();
     let unique = indexes.iter().filter(|index| index.unique).map(|index| index.fields.to_vec());
     let has_value = |&at: &usize| !row[at].is_null() && !row[at].is_absent();
-    std::iter::once(vec![table.key()])
-        .chain(unique)
-        .filter(|fields| fields.iter().all(has_value))
-        .collect()
+    // The fields of a composite key have an index of their own.
+    let key = (!table.has_composite_key()).then(|| vec![table.key()]);
+    key.into_iter().chain(unique).filter(|fields| fields.iter().all(has_value)).collect()
 }

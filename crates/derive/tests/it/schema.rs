@@ -34,6 +34,24 @@ fn keys_are_those_called_id_or_marked() {
     assert_eq!(HTTPLog::schema().fields[1].role, Role::Plain);
 }
 
+#[derive(marmota_derive::Model)]
+struct Seat {
+    room: String,
+    #[model(key(room, number))]
+    name: String,
+    #[model(rename = "seat_number")]
+    number: i64,
+}
+
+#[test]
+fn a_key_may_consist_of_several_fields() {
+    let schema = Seat::schema();
+    assert_eq!((schema.key, &*schema.key_fields), (1, &[0, 2][..]));
+    assert_eq!(Seat::key_of("B,1", 7), "B%2C1,7");
+    let table = Table::new(schema.clone()).unwrap();
+    assert_eq!(table.immutable(), FieldSet::EMPTY.with(0).with(2));
+}
+
 #[test]
 fn roles_are_given_by_attributes_alone() {
     assert_eq!(field("created").role, Role::CreatedAt);

@@ -189,7 +189,11 @@ impl<'p> Planner<'p> {
     fn serves(&self, fields: &[usize]) -> Option<bool> {
         let Some(first) = self.order.first() else { return Some(false) };
         let wanted = self.order.iter().map(|by| by.field);
-        let is_same = wanted.eq(fields.iter().copied().chain([self.rows.table.key()]));
+        let table = &self.rows.table;
+        // The fields of a composite key are as unique as its text.
+        let is_of_key = !fields.is_empty() && table.key_fields().ends_with(fields);
+        let is_same = wanted.clone().eq(fields.iter().copied().chain([table.key()]))
+            || (is_of_key && wanted.eq(fields.iter().copied()));
         let one_way = self.order.iter().all(|by| by.descending == first.descending);
         (is_same && one_way).then_some(first.descending)
     }

@@ -87,7 +87,8 @@ impl TableRows {
             }
             key => {
                 if self.keys.find(&self.pages, key).is_some() {
-                    return Err(collision(&self.table, &[field], |_| key));
+                    let fields = self.table.key_order();
+                    return Err(collision(&self.table, fields, |field| row[field]));
                 }
                 key
             }

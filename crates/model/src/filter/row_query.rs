@@ -3,7 +3,8 @@
 use super::check::check_value;
 use super::related_field::RELATED_FIELDS_MAX;
 use crate::{
-    Comparison, Error, ErrorKind, FieldSet, FilterExpr, RelatedField, Result, SortKey, Table, Value,
+    Comparison, Error, ErrorKind, FieldSet, FilterExpr, RelatedField, Result, Schema, SortKey,
+    Table, Value,
 };
 
 /// The selection of a list or count.
@@ -26,7 +27,8 @@ use crate::{
 pub struct RowQuery {
     /// The condition; `None` for all rows.
     pub filter: Option<FilterExpr>,
-    /// The fields to sort by. The key is always added as the last one.
+    /// The fields to sort by. The key is always added as the last one, or the fields that it
+    /// consists of.
     pub order: Vec<SortKey>,
     /// The sort keys that are replaced by fields of related rows. Engines get lists without them.
     pub related: Vec<RelatedField>,
@@ -53,7 +55,7 @@ impl RowQuery {
     }
 
     /// Returns the order with the key appended, so that it is total and a page can start after any
-    /// row.
+    /// row. A key of several fields is replaced by them.
     ///
     /// ```
     /// # use marmota_model::{Field, Kind, Role, Schema, Table};
@@ -70,13 +72,23 @@ impl RowQuery {
     /// ```
     #[must_use]
     pub fn order_with_key(&self, table: &Table) -> Vec<SortKey> {
+        self.order_with_key_of(table.schema())
+    }
+
+    /// As [`RowQuery::order_with_key`], of a schema.
+    #[must_use]
+    pub fn order_with_key_of(&self, schema: &Schema) -> Vec<SortKey> {
         let mut order = self.order.clone();
-        match order.iter().position(|by| by.field == table.key()) {
+        let key = schema.key;
+        let (at, descending) = match order.iter().position(|by| by.field == key) {
             // Keys are unique: later fields have no effect.
-            Some(last) => order.truncate(last + 1),
-            None => {
-                let descending = order.last().is_some_and(|by| by.descending);
-                order.push(SortKey { field: table.key(), descending });
+            Some(at) => (at, order[at].descending),
+            None => (order.len(), order.last().is_some_and(|by| by.descending)),
+        };
+        order.truncate(at);
+        for &field in schema.key_order() {
+            if field == key || order.iter().all(|by| by.field != field) {
+                order.push(SortKey { field, descending });
             }
         }
         order

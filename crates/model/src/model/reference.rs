@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::{FieldValue, Key, Kind, Model, Scratch, ValueRef};
+use crate::{FieldValue, Key, Kind, Model, Scratch, Uuid, ValueRef};
 
 /// The key of a row of another model.
 ///
@@ -33,6 +33,19 @@ impl<M: Model> Ref<M> {
         &self.0
     }
 }
+
+/// References from keys, for functions such as the `key_of` of a composite key.
+macro_rules! from_key {
+    ($($key:ty => $from:ty),*) => {$(
+        impl<M: Model<Key = $key>> From<$from> for Ref<M> {
+            fn from(key: $from) -> Self {
+                Self::new(key.into())
+            }
+        }
+    )*};
+}
+
+from_key!(i64 => i64, Uuid => Uuid, String => String, String => &str);
 
 impl<M: Model> Clone for Ref<M> {
     fn clone(&self) -> Self {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::{Field, Relation, Role, SearchLanguage};
+use crate::{Field, Kind, Relation, Role, SearchLanguage};
 
 /// A model: a name, its fields in order, and its indexes.
 ///
@@ -29,6 +29,9 @@ pub struct Schema {
     pub indexes: Cow<'static, [Index]>,
     /// The position of the key field.
     pub key: usize,
+    /// The positions of the fields that the key consists of ([`Schema::composite_key`]); empty if
+    /// the key is a field like others.
+    pub key_fields: Cow<'static, [usize]>,
     /// The previous name of the table: a table with that name is renamed, with its rows.
     pub was: Option<Cow<'static, str>>,
     /// True if every write to its rows adds an entry to the store's history.
@@ -123,10 +126,53 @@ impl Schema {
             fields: fields.into(),
             indexes: Cow::Borrowed(&[]),
             key,
+            key_fields: Cow::Borrowed(&[]),
             was: None,
             audit: false,
             relations: Cow::Borrowed(&[]),
             search_language: None,
+        }
+    }
+
+    /// Makes the key of several fields: adds a field `name` with the text that names a row, such as
+    /// `1,3402`. `fields` has the positions of the key's fields, in the order of the key.
+    ///
+    /// - The text has the values of the fields, with `,` between them. `%` and `,` inside of a value
+    ///   are percent-encoded ([`key_text`](crate::key_text)). The store makes it for new rows.
+    /// - The fields are required and immutable. Rows are listed in their order, not in that of the
+    ///   text.
+    /// - The fields are integers, texts, UUIDs, dates, enums that are stored as text, or references.
+    /// - SQLite and PostgreSQL have a primary key over the columns, and no column for the text. Other
+    ///   engines store the text.
+    /// - No table can refer to it.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind, Schema, Table};
+    /// let fields = vec![Field::new("playlist", Kind::I64), Field::new("track", Kind::I64)];
+    /// let schema = Schema::new("playlist_track", fields).composite_key("key", vec![0, 1]);
+    /// let table = Table::new(schema)?;
+    /// assert_eq!((table.find("key"), table.key()), (Some(2), 2));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub fn composite_key(
+        mut self,
+        name: impl Into<Cow<'static, str>>,
+        fields: impl Into<Cow<'static, [usize]>>,
+    ) -> Self {
+        let key = Field::named(name.into(), Kind::TEXT).role(Role::Key);
+        self.key = self.fields.len();
+        self.fields.to_mut().push(key);
+        self.key_fields = fields.into();
+        self
+    }
+
+    /// Returns the fields by which rows are ordered if nothing else orders them: the key, or the
+    /// fields that it consists of.
+    pub(crate) fn key_order(&self) -> &[usize] {
+        match self.key_fields.is_empty() {
+            true => std::slice::from_ref(&self.key),
+            false => &self.key_fields,
         }
     }
 

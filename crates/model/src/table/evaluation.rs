@@ -124,11 +124,12 @@ impl Table {
     }
 
     /// Returns true if the store determines the value of the field at `position` in a new row that
-    /// has none: by a default expression, or because it is computed.
+    /// has none: by a default expression, because it is computed, or because it is a composite key.
     #[must_use]
     pub fn is_determined(&self, position: usize) -> bool {
         self.expressions.default_fields.contains(position)
             || self.expressions.computed_fields.contains(position)
+            || (position == self.key() && self.has_composite_key())
     }
 
     /// Returns the text of an expression, or an empty one if this is a view that hides a field of

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::compiled_rule::CompiledRule;
+use super::composite_key;
 use super::expressions::Expressions;
 use super::prepared::Table;
 use super::{JsonMember, TableShape};
@@ -19,6 +20,7 @@ impl Table {
     pub(crate) fn with_unchecked_filters(schema: Schema) -> Result<Self> {
         check_names(&schema)?;
         let key_kind = check_key(&schema)?;
+        composite_key::check(&schema).map_err(|(field, why)| refuse(&schema, field, why))?;
         Self::prepare(schema, key_kind)
     }
 
@@ -32,7 +34,12 @@ impl Table {
         Self::prepare(schema, KeyKind::Auto)
     }
 
-    fn prepare(schema: Schema, key_kind: KeyKind) -> Result<Self> {
+    fn prepare(mut schema: Schema, key_kind: KeyKind) -> Result<Self> {
+        for &field in &*schema.key_fields {
+            if !schema.fields[field].immutable {
+                schema.fields.to_mut()[field].immutable = true;
+            }
+        }
         let role = |role: Role| schema.fields.iter().position(|field| field.role == role);
         let (created_at, updated_at, version) =
             (role(Role::CreatedAt), role(Role::UpdatedAt), role(Role::Version));

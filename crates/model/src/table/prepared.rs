@@ -352,7 +352,8 @@ impl Table {
     }
 
     /// Returns all indexes that the table needs: those declared, one for each unique field, and one
-    /// for each reference (so that a delete finds the rows that refer to the deleted one).
+    /// for each reference (so that a delete finds the rows that refer to the deleted one). Over the
+    /// fields of a composite key there is a unique one.
     ///
     /// ```
     /// use marmota_model::{Field, Kind, Role, Schema, Table};
@@ -365,6 +366,9 @@ impl Table {
     #[must_use]
     pub fn indexes(&self) -> Vec<Index> {
         let mut indexes = Vec::new();
+        if self.has_composite_key() {
+            indexes.push(Index::unique(self.schema.key_fields.clone()));
+        }
         for (position, field) in self.fields().iter().enumerate() {
             let refers = matches!(field.kind, Kind::Reference { .. });
             // A plain index does not enforce uniqueness, and a partial one does not have all rows.

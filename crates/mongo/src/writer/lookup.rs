@@ -253,7 +253,9 @@ impl Writer {
 pub(crate) fn unique_sets(shape: &Shape) -> Vec<Vec<usize>> {
     let indexes = shape.table.indexes();
     let unique = indexes.iter().filter(|index| index.unique).map(|index| index.fields.to_vec());
-    std::iter::once(vec![shape.table.key()]).chain(unique).collect()
+    // The fields of a composite key have an index of their own.
+    let key = (!shape.table.has_composite_key()).then(|| vec![shape.table.key()]);
+    key.into_iter().chain(unique).collect()
 }
 
 /// Returns the query for documents with a row's values in these fields, or `None` if a value is

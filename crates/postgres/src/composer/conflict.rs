@@ -16,6 +16,7 @@ use crate::commands::command_batch::{CommandBatch, Part, Role};
 use crate::commands::reply::{Mark, Reply};
 use crate::statement::column::{is_folded, name, oid, pg_type, put_present};
 use crate::statement::index_filter::index_filter;
+use crate::statement::key::stored;
 use crate::statement::sql_words::quoted;
 use crate::statement::sql_writer::Sql;
 use crate::statement::{Text, Verb};
@@ -36,7 +37,7 @@ impl Composer {
         on_conflict: OnConflict,
     ) -> Result<()> {
         self.check_decimals(table, row)?;
-        let (number, fields) = (self.tables.number(table)?, FieldSet::present(row));
+        let (number, fields) = (self.tables.number(table)?, stored(table, row));
         // The shape includes the keys without NULLs and the updated fields.
         let ways = conflicting_indexes(table, row);
         let (kind, updated) = match on_conflict {
@@ -86,7 +87,7 @@ impl Composer {
             let (at, call) = (commands.rows.len(), commands.calls.len());
             self.insert_over(commands, Role::Main(at as u32), table, &row, on_conflict)?;
             commands.rows.push(commands.calls[call].parameters.clone());
-            commands.parts.push(Part { fields: FieldSet::present(&row), rows: at..at + 1 });
+            commands.parts.push(Part { fields: stored(table, &row), rows: at..at + 1 });
             row.fill(ValueRef::Absent);
         }
         Ok(())
@@ -98,8 +99,8 @@ fn parameter(fields: FieldSet, field: usize) -> usize {
     1 + fields.iter().take_while(|&other| other < field).count()
 }
 
-/// Returns SQL for the key of the row that conflicts in these fields.
-fn key_in(sql: &Sql, table: &Table, fields: FieldSet, (way, filter): &Way) -> String {
+/// Returns SQL for the `key` of the row that conflicts in these fields.
+fn key_in(sql: &Sql, table: &Table, key: &str, fields: FieldSet, (way, filter): &Way) -> String {
     let mut equal: Vec<String> = way
         .iter()
         .map(|&position| {
@@ -113,7 +114,7 @@ fn key_in(sql: &Sql, table: &Table, fields: FieldSet, (way, filter): &Way) -> St
         .collect();
     let filter = filter.as_ref().map(|filter| index_filter(table, filter, sql.collated()));
     equal.extend(filter.map(|filter| format!("({filter})")));
-    let (key, from) = (name(table, table.key()), quoted(table.name()));
+    let from = quoted(table.name());
     format!("(SELECT {key} FROM {from} WHERE {})", equal.join(" AND "))
 }
 
@@ -125,11 +126,15 @@ fn over_sql(
     on_conflict: OnConflict,
     updated: FieldSet,
 ) {
-    let keys: Vec<String> = ways.iter().map(|way| key_in(sql, table, fields, way)).collect();
     let (key, into) = (name(table, table.key()), quoted(table.name()));
+    // By its place, a row with a composite key is found without a look at all rows.
+    let is_placed = table.has_composite_key() && on_conflict != OnConflict::Ignore;
+    let by = if is_placed { "ctid" } else { &key };
+    let keys: Vec<String> = ways.iter().map(|way| key_in(sql, table, by, fields, way)).collect();
     let version = table.version().map(|version| name(table, version));
     let returned = version.as_deref().unwrap_or("0::bigint");
     let first = match keys.is_empty() {
+        true if is_placed => "NULL::tid".to_owned(),
         true => {
             format!(
                 "NULL::{}",
@@ -149,7 +154,7 @@ fn over_sql(
     let unless = "NOT EXISTS (SELECT 1 FROM i)";
     match on_conflict {
         OnConflict::Replace if !names.is_empty() => {
-            let going: Vec<String> = keys.iter().map(|one| format!("{key}={one}")).collect();
+            let going: Vec<String> = keys.iter().map(|one| format!("{by}={one}")).collect();
             let going = if going.is_empty() { "false".to_owned() } else { going.join(" OR ") };
             // The insert reads the number of deleted rows, so it is executed after the delete.
             sql.push(&format!(
@@ -167,10 +172,10 @@ fn over_sql(
             set.extend(version.as_ref().map(|version| format!("{version}={version}+1")));
             let there = match set.is_empty() {
                 true => format!(
-                    "SELECT {key} AS k,{returned} AS v FROM {into} WHERE {unless} AND {key}={first}"
+                    "SELECT {key} AS k,{returned} AS v FROM {into} WHERE {unless} AND {by}={first}"
                 ),
                 false => format!(
-                    "UPDATE {into} SET {} WHERE {unless} AND {key}={first} {gives}",
+                    "UPDATE {into} SET {} WHERE {unless} AND {by}={first} {gives}",
                     set.join(",")
                 ),
             };

@@ -8,8 +8,9 @@ use marmota_store::tables::KnownTables;
 
 use super::{Catalog, Composer, by_key};
 use crate::commands::command_batch::{CommandBatch, Role};
-use crate::statement::column::{Column, name, put};
+use crate::statement::column::{Column, name};
 use crate::statement::filter_shape::{order_sql, put_filter, shape_filter};
+use crate::statement::key::put_key;
 use crate::statement::sql_words::quoted;
 use crate::statement::sql_writer::Sql;
 use crate::statement::{Text, Verb};
@@ -29,7 +30,7 @@ impl Composer {
             by_key(&mut sql, table);
             Text::new(sql.text, sql.types, columns)
         });
-        commands.call(Role::Main(0), text, |out| put(out, table, table.key(), key).map(|()| 1))
+        commands.call(Role::Main(0), text, |out| put_key(out, table, key))
     }
 
     pub(crate) fn list(

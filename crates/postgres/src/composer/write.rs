@@ -14,6 +14,7 @@ use marmota_store::operation::Write;
 use super::{Composer, by_key};
 use crate::commands::command_batch::{CommandBatch, Role};
 use crate::statement::column::{name, oid, put, put_present};
+use crate::statement::key::{is_generated, put_key, stored};
 use crate::statement::sql_words::quoted;
 use crate::statement::sql_writer::Sql;
 use crate::statement::{Text, Verb};
@@ -38,7 +39,7 @@ impl Composer {
         table: &Table,
         row: &[ValueRef<'_>],
     ) -> Result<()> {
-        let fields = FieldSet::present(row);
+        let fields = stored(table, row);
         self.check_decimals(table, row)?;
         let text = self.insert_text(table, fields)?;
         commands.call(role, text, |out| put_present(out, table, row))?;
@@ -105,12 +106,10 @@ impl Composer {
         let version = version.filter(|_| table.version().is_some());
         let text = self.update_text(table, written, version.is_some(), strict)?;
         commands.call(role, text, |out| {
-            let mut count = 1;
             for position in written.iter() {
                 put(out, table, position, row[position])?;
-                count += 1;
             }
-            put(out, table, table.key(), key)?;
+            let count = written.len() as u16 + put_key(out, table, key)?;
             Ok(count + put_version(out, version))
         })
     }
@@ -188,10 +187,10 @@ impl Composer {
             if let Some(updated_at) = table.updated_at() {
                 put(out, table, updated_at, stamp)?;
             }
-            put(out, table, table.key(), key)?;
+            let of_key = put_key(out, table, key)?;
             put_number(out, end(low))?;
             put_number(out, end(high))?;
-            Ok(4 + u16::from(table.updated_at().is_some()))
+            Ok(3 + of_key + u16::from(table.updated_at().is_some()))
         })
     }
 
@@ -214,10 +213,7 @@ impl Composer {
                 compare_version(sql, table, compares);
                 end(sql, strict, " RETURNING 1 AS v", "max(v)");
             })?;
-        commands.call(role, text, |out| {
-            put(out, table, table.key(), key)?;
-            Ok(1 + put_version(out, version))
-        })
+        commands.call(role, text, |out| Ok(put_key(out, table, key)? + put_version(out, version)))
     }
 
     /// Adds a query for a row: returns its version (0 if the table has no versions), and the value
@@ -232,7 +228,7 @@ impl Composer {
         strict: u32,
     ) -> Result<()> {
         let text = self.diagnostic_text(table, field, strict)?;
-        commands.call(role, text, |out| put(out, table, table.key(), key).map(|()| 1))
+        commands.call(role, text, |out| put_key(out, table, key))
     }
 
     fn diagnostic_text(
@@ -356,7 +352,7 @@ pub(crate) fn insert_sql(
         parameter(sql, position);
     }
     sql.push(if fields.is_empty() { "" } else { ")" });
-    if !fields.contains(table.key()) {
+    if is_generated(table, fields) {
         sql.push(" RETURNING ").push(&name(table, table.key()));
     }
 }

@@ -14,6 +14,7 @@ use super::write::{insert_sql, variant, written};
 use crate::commands::command_batch::{Call, CommandBatch, Part, Role};
 use crate::statement::Verb;
 use crate::statement::column::{name, pg_type, put, put_present};
+use crate::statement::key::{is_generated, put_key, stored};
 use crate::statement::sql_words::quoted;
 use crate::statement::sql_writer::Sql;
 use crate::wire::value::{self, PgType};
@@ -37,10 +38,10 @@ impl Composer {
         let mut row = vec![ValueRef::Absent; table.fields().len()];
         commands.rows.reserve(source.remaining());
         while source.next(&mut row)? {
-            let (fields, at) = (FieldSet::present(&row), commands.rows.len());
+            let (fields, at) = (stored(table, &row), commands.rows.len());
             match commands.parts.last_mut() {
                 Some(part) if part.fields == fields => part.rows.end += 1,
-                Some(part) if part.fields.contains(key) != fields.contains(key) => {
+                Some(part) if is_generated(table, part.fields) != is_generated(table, fields) => {
                     return Err(mixed_keys(at));
                 }
                 _ => commands.parts.push(Part { fields, rows: at..at + 1 }),
@@ -65,7 +66,7 @@ impl Composer {
     pub(crate) fn insert_rows(&mut self, commands: &mut CommandBatch, table: &Table) -> Result<()> {
         commands.calls.clear();
         for part in commands.parts.clone() {
-            let has_key = part.fields.contains(table.key());
+            let has_key = !is_generated(table, part.fields);
             if has_key && part.rows.len() >= COPY_ROWS_MIN && !self.converts(table)? {
                 self.copy_rows(commands, table, &part)?;
                 continue;
@@ -189,7 +190,7 @@ impl Composer {
                 put(&mut commands.parameters, table, position, row[position])?;
             }
             keys.push(commands.parameters.len());
-            put(&mut commands.parameters, table, table.key(), row[table.key()])?;
+            put_key(&mut commands.parameters, table, row[table.key()])?;
             commands.rows.push(start..commands.parameters.len());
             match commands.parts.last_mut() {
                 Some(part) if part.fields == fields => part.rows.end += 1,
@@ -251,7 +252,7 @@ impl Composer {
         commands.calls.push(Call {
             text: self.update_text(table, fields, false, variant::STRICT)?,
             role: Role::Main(at as u32),
-            count: fields.len() as u16 + 1,
+            count: (fields.len() + table.key_order().len()) as u16,
             parameters: commands.rows[at].clone(),
             copies: None,
         });
@@ -269,7 +270,8 @@ impl Composer {
         let text = self.text(Verb::UpdateMany, table, fields, 0, |sql, table| {
             update_many_sql(sql, table, fields);
         })?;
-        let positions: Vec<usize> = fields.iter().chain([table.key()]).collect();
+        let positions: Vec<usize> =
+            fields.iter().chain(table.key_order().iter().copied()).collect();
         let mut next: Vec<usize> = rows.iter().map(|&row| commands.rows[row].start).collect();
         let start = commands.parameters.len();
         put_columns(commands, table, positions.iter().copied(), &mut next)?;
@@ -320,16 +322,17 @@ fn update_many_sql(sql: &mut Sql, table: &Table, fields: FieldSet) {
         sql.push(&format!(",{version}={own}.{version}+1"));
     }
     sql.push(" FROM unnest(");
-    for position in fields.iter().chain([table.key()]) {
+    for position in fields.iter().chain(table.key_order().iter().copied()) {
         sql.push(if sql.types.is_empty() { "" } else { "," });
         sql.parameter(pg_type(&table.fields()[position].kind).array_oid());
     }
-    let columns: Vec<String> = (0..fields.len()).map(|place| format!("c{place}")).collect();
-    sql.push(&format!(
-        ") AS v({},k) WHERE {own}.{}=v.k",
-        columns.join(","),
-        name(table, table.key())
-    ));
+    let keys = table.key_order();
+    let columns = (0..fields.len()).map(|place| format!("c{place}"));
+    let columns: Vec<String> = columns.chain((0..keys.len()).map(|at| format!("k{at}"))).collect();
+    let equal = keys.iter().enumerate();
+    let equal = equal.map(|(at, &field)| format!("{own}.{}=v.k{at}", name(table, field)));
+    let equal: Vec<String> = equal.collect();
+    sql.push(&format!(") AS v({}) WHERE {}", columns.join(","), equal.join(" AND ")));
     sql.push(" RETURNING 1) SELECT 1/(count(*)=").parameter(PgType::Int8.oid());
     sql.push(")::int FROM w");
 }

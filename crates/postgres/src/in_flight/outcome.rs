@@ -6,12 +6,13 @@ use marmota_store::operation::{Keys, OnConflict, Outcome, UpsertEffect, Write};
 use crate::commands::reply::Mark;
 use crate::composer::conflict;
 use crate::in_flight::InFlightOperation;
+use crate::statement::key::is_generated;
 use crate::wire::value;
 
 impl InFlightOperation {
     pub(crate) fn inserted(&self, table: &Table) -> Outcome {
         let rows = self.commands.rows.len();
-        let has_keys = self.commands.parts.iter().all(|part| part.fields.contains(table.key()));
+        let has_keys = !self.commands.parts.iter().any(|part| is_generated(table, part.fields));
         let mut outcome = Outcome::rows(rows as u64);
         if has_keys {
             return outcome;

@@ -400,8 +400,9 @@ fn row_of(table: &Table, commands: &CommandBatch, at: usize) -> Option<Vec<Value
     let mut rest = &commands.parameters[commands.rows.get(at)?.clone()];
     let mut row = vec![Value::Absent; table.fields().len()];
     // In an update, the key follows the written fields.
-    let key = (!part.fields.contains(table.key())).then_some(table.key());
-    for position in part.fields.iter().chain(key) {
+    let is_keyless = |field: &&usize| !part.fields.contains(**field);
+    let keys = table.key_order().iter().filter(is_keyless).copied();
+    for position in part.fields.iter().chain(keys) {
         let Some((length, behind)) = rest.split_first_chunk() else { break };
         let length = i32::from_be_bytes(*length);
         let (bytes, behind) = behind.split_at_checked(usize::try_from(length).unwrap_or(0))?;
@@ -409,6 +410,10 @@ fn row_of(table: &Table, commands: &CommandBatch, at: usize) -> Option<Vec<Value
         let pg_type = pg_type(&table.fields()[position].kind);
         let read = if length < 0 { Some(ValueRef::Null) } else { value::read(pg_type, bytes) };
         row[position] = read.map_or(Value::Null, |value| value.to_value());
+    }
+    let values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
+    if let Some(key) = table.key_text_of(&values) {
+        row[table.key()] = Value::Text(key);
     }
     Some(row)
 }

@@ -16,6 +16,7 @@ use super::definition::{self, create_index, index_name};
 use super::layout::{Layout, LayoutColumn, LayoutIndex, LayoutReference};
 use crate::statement::column::{compared, is_folded, pg_type};
 use crate::statement::index_filter::index_filter;
+use crate::statement::key::is_text_of_key;
 use crate::statement::sql_words::{sql_literal, sql_type};
 use crate::wire::value::PgType;
 
@@ -81,7 +82,7 @@ impl Comparison<'_> {
             }
         }
         self.steps.step(TableChange::AddTable, StepEffect::Safe, statements);
-        for index in table.indexes() {
+        for index in definition::indexes(table) {
             self.steps.add_index(&index, create_index(table, &index, FieldSet::EMPTY), None);
         }
     }
@@ -127,7 +128,7 @@ impl Comparison<'_> {
         }
         let fields = 0..self.steps.table.fields().len();
         let columns: Vec<Option<&LayoutColumn>> =
-            self.steps.table.fields().iter().map(|field| layout.column_of(field)).collect();
+            fields.clone().map(|position| layout.column_at(self.steps.table, position)).collect();
         let is_own = self.is_own(&columns);
         for (field, column) in self.steps.table.fields().iter().zip(&columns) {
             if let Some(column) = column.filter(|column| column.name != field.name) {
@@ -140,7 +141,7 @@ impl Comparison<'_> {
             }
         }
         for position in fields.clone() {
-            if columns[position].is_none() {
+            if columns[position].is_none() && !is_text_of_key(self.steps.table, position) {
                 self.add_column(run, position)?;
             }
         }
@@ -186,8 +187,16 @@ impl Comparison<'_> {
         let table = self.steps.table;
         let field = &table.fields()[table.key()];
         let wanted = pg_type(&field.kind);
-        let keys: Vec<&LayoutColumn> = layout.columns.iter().filter(|c| c.is_key).collect();
-        if let [key] = keys.as_slice() {
+        let keys = layout.key_columns();
+        if table.has_composite_key() {
+            let wanted = table.key_fields();
+            let is_it = |(key, &field): (&&LayoutColumn, &usize)| {
+                layout.column_at(table, field).is_some_and(|column| column.name == key.name)
+            };
+            if keys.len() == wanted.len() && keys.iter().zip(wanted).all(is_it) {
+                return None;
+            }
+        } else if let [key] = keys.as_slice() {
             let is_it = layout.column_of(field).is_some_and(|column| column.name == key.name);
             if is_it && key.is_a(wanted) {
                 return None;
@@ -296,7 +305,7 @@ impl Comparison<'_> {
         columns: &[Option<&LayoutColumn>],
     ) -> Result<()> {
         let table = self.steps.table;
-        let wanted = table.indexes();
+        let wanted = definition::indexes(table);
         let ours = |name: &str| self.steps.is_ours(name);
         let going: Vec<String> = layout
             .indexes

@@ -33,8 +33,8 @@ fn read(run: &mut Preparing<'_>, oid: &str, table: &mut ExistingTable) -> Result
     let layout = Layout::of_oid(run, oid)?;
     let defaults = defaults(run, oid)?;
     table.columns = layout.columns.iter().map(|one| column(one, &layout, &defaults)).collect();
-    let keys: Vec<&str> =
-        layout.columns.iter().filter(|one| one.is_key).map(|one| &*one.name).collect();
+    let keys: Vec<&str> = layout.key_columns().iter().map(|one| &*one.name).collect();
+    table.key = keys.iter().map(|&key| key.to_owned()).collect();
     let is_key = |columns: &[String]| columns.iter().map(|c| &**c).eq(keys.iter().copied());
     let is_of_key =
         |index: &&LayoutIndex| index.unique && index.condition.is_none() && is_key(&index.columns);
@@ -112,7 +112,7 @@ fn column(
     layout: &Layout,
     defaults: &BTreeMap<i16, String>,
 ) -> ExistingColumn {
-    let is_only_key = column.is_key && layout.columns.iter().filter(|c| c.is_key).count() == 1;
+    let is_only_key = column.is_key() && layout.columns.iter().filter(|c| c.is_key()).count() == 1;
     let kind = match (column.is_generated && !is_only_key, is_only_key) {
         (true, _) => Err("PostgreSQL computes it (GENERATED ALWAYS); read it with SQL".to_owned()),
         (_, true) => key_kind(column),
@@ -122,7 +122,7 @@ fn column(
     result.remark = remark(column).filter(|_| result.kind.is_ok());
     result.nullable = !column.not_null;
     result.is_required = column.is_required;
-    result.is_key = column.is_key;
+    result.is_key = column.is_key();
     result.default = defaults.get(&column.number).cloned();
     result
 }

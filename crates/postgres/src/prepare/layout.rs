@@ -5,6 +5,7 @@ use marmota_model::{Field, OnDelete, Result, Table};
 use marmota_sql::on_delete_of;
 
 use super::Preparing;
+use crate::statement::key::is_text_of_key;
 use crate::statement::search;
 use crate::statement::sql_words::{literal, quoted, sql_type};
 use crate::wire::value::PgType;
@@ -36,7 +37,8 @@ pub(super) struct LayoutColumn {
     pub(super) not_null: bool,
     /// True if an insert must set it.
     pub(super) is_required: bool,
-    pub(super) is_key: bool,
+    /// The place in the primary key, from 1; 0 if it is not a part of it.
+    pub(super) key_place: i16,
     /// True if its texts sort byte by byte.
     pub(super) is_by_bytes: bool,
     /// True if different texts are never equal in it.
@@ -94,7 +96,7 @@ impl Layout {
         layout.read_columns(run, &oid)?;
         layout.read_references(run, &oid)?;
         layout.read_indexes(run, &oid)?;
-        let key = layout.column_of(&table.fields()[table.key()]).map(|key| literal(&key.name));
+        let key = layout.column_at(table, table.key()).map(|key| literal(&key.name));
         if let Some(key) = key {
             // Its own sequence, or one that its default uses.
             let sql = format!(
@@ -109,7 +111,7 @@ impl Layout {
             run.query(&sql, |row| {
                 layout.sequence = (!row.is_null(0)).then(|| row.text(0).to_owned());
             })?;
-            let key = layout.column_of(&table.fields()[table.key()]);
+            let key = layout.column_at(table, table.key());
             layout.makes_keys = key.is_some_and(|key| key.has_default);
         }
         Ok(Some(layout))
@@ -119,7 +121,7 @@ impl Layout {
         let sql = format!(
             "SELECT a.attname, format_type(a.atttypid,a.atttypmod), a.attnotnull, \
              a.attnotnull AND NOT a.atthasdef AND a.attidentity='', \
-             coalesce(a.attnum=ANY(p.conkey),false), \
+             coalesce(array_position(p.conkey,a.attnum),0), \
              coalesce(CASE l.collname WHEN 'default' THEN d.datcollate ELSE l.collname END,'C') \
              IN ('C','POSIX','ucs_basic'), a.attnum, coalesce(l.collisdeterministic,true), \
              a.attgenerated<>'' OR a.attidentity='a', a.attidentity='d', \
@@ -140,7 +142,7 @@ impl Layout {
                 declared: row.text(1).to_owned(),
                 not_null: row.is(2),
                 is_required: row.is(3),
-                is_key: row.is(4),
+                key_place: row.text(4).parse().unwrap_or(0),
                 is_by_bytes: row.is(5),
                 number: row.text(6).parse().unwrap_or(0),
                 is_deterministic: row.is(7),
@@ -202,6 +204,21 @@ impl Layout {
         named(&field.name).or_else(|| named(field.was.as_deref()?))
     }
 
+    /// As [`Self::column_of`], by the position of the field. The text of a composite key has none.
+    pub(super) fn column_at(&self, table: &Table, position: usize) -> Option<&LayoutColumn> {
+        match is_text_of_key(table, position) {
+            true => None,
+            false => self.column_of(&table.fields()[position]),
+        }
+    }
+
+    /// Returns the columns of the primary key, in its order.
+    pub(super) fn key_columns(&self) -> Vec<&LayoutColumn> {
+        let mut keys: Vec<&LayoutColumn> = self.columns.iter().filter(|c| c.is_key()).collect();
+        keys.sort_by_key(|column| column.key_place);
+        keys
+    }
+
     /// Returns the reference of a column to a table.
     pub(super) fn reference(&self, column: &str, table: &str) -> Option<&LayoutReference> {
         self.references.iter().find(|one| one.column == column && one.to == table)
@@ -209,6 +226,11 @@ impl Layout {
 }
 
 impl LayoutColumn {
+    /// Returns true for a column of the primary key.
+    pub(super) const fn is_key(&self) -> bool {
+        self.key_place > 0
+    }
+
     /// Returns the number of bytes of its integers, if it has integers.
     pub(super) fn integer_bytes(&self) -> Option<u8> {
         match &*self.declared {

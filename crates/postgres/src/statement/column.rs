@@ -8,6 +8,7 @@ use marmota_model::{
     self as model, Collation, Error, ErrorKind, Field, Kind, Result, Table, ValueRef, Violation,
 };
 
+use super::key::{is_text_of_key, stored, text_sql};
 use super::sql_words::quoted;
 use crate::wire::backend::Row;
 use crate::wire::value::{self, PgType};
@@ -91,9 +92,12 @@ pub(crate) fn sorted(field: &Field, is_collated: bool) -> String {
     }
 }
 
-/// Returns a field's name in SQL.
+/// Returns a field's name in SQL, or the expression of the text of a composite key.
 pub(crate) fn name(table: &Table, position: usize) -> String {
-    quoted(&table.fields()[position].name)
+    match is_text_of_key(table, position) {
+        true => text_sql(table, ""),
+        false => quoted(&table.fields()[position].name),
+    }
 }
 
 /// Returns the type OID of a field's parameters.
@@ -115,12 +119,11 @@ pub(crate) fn put(
 
 /// Appends the present values of a row.
 pub(crate) fn put_present(out: &mut Vec<u8>, table: &Table, row: &[ValueRef<'_>]) -> Result<u16> {
-    let mut count = 0;
-    for (position, value) in row.iter().enumerate().filter(|(_, value)| !value.is_absent()) {
-        put(out, table, position, *value)?;
-        count += 1;
+    let stored = stored(table, row);
+    for position in stored.iter() {
+        put(out, table, position, row[position])?;
     }
-    Ok(count)
+    Ok(stored.len() as u16)
 }
 
 /// Returns the error for a value that the type of its column lacks.

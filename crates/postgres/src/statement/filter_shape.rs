@@ -9,7 +9,8 @@ use marmota_model::{
 };
 use marmota_sql::{SqlWriter, each_condition, filter_sql, near_sql, near_values, quoted, sign};
 
-use crate::statement::column::{compared_type, is_folded, misfit};
+use crate::statement::column::{compared_type, is_folded, misfit, name};
+use crate::statement::key::{is_text_of_key, key_condition, key_in_list, put_key, put_keys};
 use crate::statement::sql_writer::Sql;
 use crate::statement::{json_path, search};
 use crate::wire::value::{self, PgType};
@@ -35,6 +36,17 @@ impl SqlWriter for Sql {
     fn condition(&mut self, table: &Table, filter: &FilterExpr) {
         let field = |position: usize| &table.fields()[position];
         match filter {
+            // The columns have an index, unlike their text.
+            FilterExpr::Compare { field, comparison: Comparison::Equal, .. }
+                if is_text_of_key(table, *field) =>
+            {
+                self.push("(");
+                key_condition(self, table);
+                self.push(")");
+            }
+            FilterExpr::In { field, .. } if is_text_of_key(table, *field) => {
+                key_in_list(self, table);
+            }
             FilterExpr::Compare { field: position, comparison, .. } => {
                 let pg_type = compared_type(&field(*position).kind);
                 let own = match comparison {
@@ -54,11 +66,11 @@ impl SqlWriter for Sql {
                     Place::Start => ("starts_with(lower(", ")"),
                 };
                 let by_bytes = if self.is_collated(*position) { " COLLATE \"C\"" } else { "" };
-                self.push(before).push(&quoted(&field(*position).name)).push(by_bytes).push("),");
+                self.push(before).push(&name(table, *position)).push(by_bytes).push("),");
                 self.parameter(PgType::Text.oid()).push(behind);
             }
             FilterExpr::IsNull { field: position } => {
-                self.push(&quoted(&field(*position).name)).push(" IS NULL");
+                self.push(&name(table, *position)).push(" IS NULL");
             }
             FilterExpr::Inside { field, condition } => {
                 json_path::sql(self, table, *field, condition);
@@ -134,6 +146,14 @@ pub(crate) fn put_filter(out: &mut Vec<u8>, table: &Table, filter: &FilterExpr) 
 
 fn put_condition(out: &mut Vec<u8>, table: &Table, filter: &FilterExpr) -> Result<u16> {
     match filter {
+        FilterExpr::Compare { field, comparison: Comparison::Equal, value }
+            if is_text_of_key(table, *field) =>
+        {
+            return put_key(out, table, value.as_ref());
+        }
+        FilterExpr::In { field, values } if is_text_of_key(table, *field) => {
+            return put_keys(out, table, values);
+        }
         FilterExpr::Compare { field, value, .. } => {
             put_compared(out, table, *field, value.as_ref())?;
         }

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use marmota_model::{FieldSet, Table};
 
 use crate::statement::column::{compared, sorted};
+use crate::statement::key::{is_text_of_key, text_sql};
 
 /// The text of a statement being written.
 #[derive(Debug, Default)]
@@ -58,12 +59,18 @@ impl Sql {
 
     /// Returns the expression by which a field is compared.
     pub(crate) fn compared(&self, table: &Table, position: usize) -> String {
-        compared(&table.fields()[position], self.is_collated(position))
+        match is_text_of_key(table, position) {
+            true => text_sql(table, ""),
+            false => compared(&table.fields()[position], self.is_collated(position)),
+        }
     }
 
     /// Returns the expression by which a field is sorted.
     pub(crate) fn sorted(&self, table: &Table, position: usize) -> String {
-        sorted(&table.fields()[position], self.is_collated(position))
+        match is_text_of_key(table, position) {
+            true => text_sql(table, ""),
+            false => sorted(&table.fields()[position], self.is_collated(position)),
+        }
     }
 
     /// Adds text.

@@ -119,7 +119,7 @@ pub(crate) fn shown_fields(table: &Table) -> impl Iterator<Item = (usize, &Field
 }
 
 /// Returns the description of a table: its URL, its key and who assigns it, its fields and its
-/// indexes. `relations` is present for models with named relations, `history` for audited ones,
+/// indexes. `key_fields` is present for composite keys, `relations` for models with named relations, `history` for audited ones,
 /// `search_language` for those whose searches find other forms of a word.
 ///
 /// The order of members in the JSON text is not fixed.
@@ -149,12 +149,17 @@ fn of_table(table: &Table, base: &str) -> Value {
         "href": format!("{base}/{}", table.name()),
         "key": name(table.key()),
         "key_given_by": match table.key_kind() {
+            KeyKind::Text if table.has_composite_key() => "service",
             KeyKind::Auto | KeyKind::Uuid => "service",
             KeyKind::Text => "client",
         },
         "fields": fields,
         "indexes": indexes,
     });
+    if table.has_composite_key() {
+        let fields = table.key_fields().iter().filter(|&&field| table.is_readable(field));
+        out["key_fields"] = fields.map(|&field| json!(name(field))).collect();
+    }
     // Those that lead through tables or fields without a right do not exist for the caller.
     let named = table.schema().relations.iter();
     let named: Vec<Value> = named

@@ -4,6 +4,7 @@
 //! /api/person/7                                     an automatic key: an integer
 //! /api/note/0190f8a4-6e3c-7d10-8c52-3f0a9b1e2d47    a UUID
 //! /api/city/Saint%2DMalo%2FParam%C3%A9              a text, percent-encoded (RFC 3986)
+//! /api/playlist_track/1,3402                        a composite key, whose text is encoded like others
 //! ```
 //!
 //! A text key may contain a slash: the path is split into segments before they are decoded. A key
@@ -17,8 +18,10 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 
 use crate::protocol::refusal::of_url;
 
-/// The characters that are not encoded in a path segment (RFC 3986, unreserved).
-const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// The characters that are not encoded in a path segment (RFC 3986): the unreserved ones, and the
+/// comma, which is between the values of a composite key.
+const SEGMENT: &AsciiSet =
+    &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b',');
 
 /// Returns the key in the request's path, of the kind of the table's key.
 ///

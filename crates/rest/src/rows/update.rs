@@ -41,6 +41,7 @@ use marmota_model::{
 };
 use marmota_store::operation::Operation;
 use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
+use marmota_store::refusal;
 use marmota_web::{ApiError, ApiResult};
 
 use crate::protocol::body::{self, Row, empty_row};
@@ -227,10 +228,20 @@ impl Update {
         execute: &mut Execute<'_>,
     ) -> Result<Next, Interrupt> {
         let table = context.table();
+        let parts = table.key_values(self.key.as_ref());
+        if parts.contains(&Value::Null) {
+            return Err(refusal::not_found(table, self.key.as_ref()).into());
+        }
         let scratch = Scratch::new();
         let mut violations = Vec::new();
         let (mut row, _) = self.read(context, &scratch, &mut violations)?;
         row[table.key()] = self.key.as_ref();
+        // The path has the values of a composite key.
+        for (&field, part) in table.key_fields().iter().zip(&parts) {
+            if row[field].is_absent() {
+                row[field] = part.as_ref();
+            }
+        }
         prepare::insert_into(
             table,
             &mut row,
@@ -328,7 +339,9 @@ fn can_create(table: &Table) -> bool {
 /// Returns true for a conflict of the key with another row. A conflict of another unique field
 /// stays 409, even under `If-None-Match: *`.
 fn is_taken_key(table: &Table, error: &ApiError) -> bool {
-    let key = &table.fields()[table.key()].name;
-    error.error().kind() == ErrorKind::Conflict
-        && error.error().violations().iter().any(|violation| violation.field == **key)
+    let blamed = |&field: &usize| {
+        let name = &table.fields()[field].name;
+        error.error().violations().iter().any(|violation| violation.field == **name)
+    };
+    error.error().kind() == ErrorKind::Conflict && table.key_order().iter().all(blamed)
 }

@@ -15,6 +15,7 @@ mod blob;
 mod bounds;
 mod changes;
 mod client;
+mod composite_keys;
 mod compression;
 #[cfg(feature = "auth")]
 #[path = "../../../auth/tests/it/databases.rs"]

@@ -111,7 +111,7 @@ impl Executor {
             (sql, Box::default())
         })?;
         let mut run = self.connection.start(self.statements.at(place).id);
-        bind_present(&mut run, row);
+        bind_present(&mut run, table, row);
         Ok(run.finish().map(drop))
     }
 

@@ -15,6 +15,7 @@ use crate::executor::read::{by_width, columns, lend_all};
 use crate::ffi::Bound;
 use crate::statement::column::Column;
 use crate::statement::filter_shape::{Sql, bind_filter, order_sql};
+use crate::statement::key::field_sql;
 use crate::statement::{Head, Verb};
 
 impl Executor {
@@ -65,9 +66,9 @@ impl Executor {
         })?;
         let statement = self.statements.at(place);
         let mut run = self.connection.start(statement.id);
-        let mut patterns = self.shape.patterns.iter();
+        let mut made = self.shape.made.iter();
         for (filter, of) in conditions((table, result), query) {
-            bind_filter(&mut run, of, filter, &mut patterns)?;
+            bind_filter(&mut run, of, filter, &mut made)?;
         }
         if let Some(limit) = query.limit {
             run.bind(Bound::int(i64::try_from(limit).unwrap_or(i64::MAX)));
@@ -109,7 +110,7 @@ impl Executor {
         let head = Head { verb: Verb::ListEach, table: number, fields, variant };
         let place = self.statement(head, |_| {
             let columns = columns(table, fields);
-            let field = |at: usize| quoted(&table.fields()[at].name);
+            let field = |at: usize| field_sql(table, at);
             let names: Vec<String> =
                 columns.iter().map(|column| field(usize::from(column.position))).collect();
             let (mut sql, names) = (Sql::default(), names.join(","));
@@ -127,7 +128,7 @@ impl Executor {
         let statement = self.statements.at(place);
         let mut run = self.connection.start(statement.id);
         if let Some(filter) = filter {
-            bind_filter(&mut run, table, filter, &mut self.shape.patterns.iter())?;
+            bind_filter(&mut run, table, filter, &mut self.shape.made.iter())?;
         }
         for limit in std::iter::once(limit).chain(query.limit) {
             run.bind(Bound::int(i64::try_from(limit).unwrap_or(i64::MAX)));
@@ -151,15 +152,13 @@ fn conditions<'q>(
 
 /// Returns the expression of a field whose texts are folded if their collation ignores case.
 fn folded(table: &Table, field: usize) -> String {
-    let field = &table.fields()[field];
-    let name = quoted(&field.name);
+    let (name, field) = (field_sql(table, field), &table.fields()[field]);
     if GroupQuery::folds(field) { format!("lower({name}) COLLATE NOCASE") } else { name }
 }
 
 /// Returns the expression of a computed value.
 fn aggregated(table: &Table, function: AggregateFunction, position: usize) -> String {
-    let field = &table.fields()[position];
-    let name = quoted(&field.name);
+    let (name, field) = (field_sql(table, position), &table.fields()[position]);
     match (function, &field.kind) {
         (AggregateFunction::Sum, Kind::Int { .. } | Kind::Currency) => whole_sum(&name),
         (AggregateFunction::Avg, Kind::Currency) => format!("avg({name})/10000.0"),

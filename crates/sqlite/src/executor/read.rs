@@ -10,8 +10,9 @@ use marmota_sql::{SqlWriter as _, where_sql};
 use crate::executor::Executor;
 use crate::fault;
 use crate::ffi::{Bound, Cells, Run};
-use crate::statement::column::{Column, bound, lend};
+use crate::statement::column::{Column, lend};
 use crate::statement::filter_shape::{Sql, bind_filter, order_sql, with_after};
+use crate::statement::key::{bind_key, field_sql, key_condition};
 use crate::statement::{Head, Verb};
 
 /// The number of rows that a statement returned, and its result.
@@ -45,12 +46,13 @@ impl Executor {
         let place = self.statement(head, |_| {
             let columns = columns(table, fields);
             let mut sql = select(table, &columns);
-            let _ = write!(sql, " WHERE {}=?", quoted(&table.fields()[table.key()].name));
+            let _ = write!(sql, " WHERE {}", key_condition(table));
             (sql, columns)
         })?;
         let statement = self.statements.at(place);
+        let values = table.key_values(*key);
         let mut run = self.connection.start(statement.id);
-        run.bind(bound(key));
+        bind_key(&mut run, key, &values);
         // Keys are unique, so a second step is not needed.
         if !run.step().map_err(|failure| fault::of(&failure))? {
             return Ok(0);
@@ -88,7 +90,7 @@ impl Executor {
         let statement = self.statements.at(place);
         let mut run = self.connection.start(statement.id);
         if let Some(filter) = filter {
-            bind_filter(&mut run, table, filter, &mut self.shape.patterns.iter())?;
+            bind_filter(&mut run, table, filter, &mut self.shape.made.iter())?;
         }
         if let Some(limit) = query.limit {
             run.bind(Bound::int(i64::try_from(limit).unwrap_or(i64::MAX)));
@@ -113,7 +115,7 @@ impl Executor {
         })?;
         let mut run = self.connection.start(self.statements.at(place).id);
         if let Some(filter) = filter {
-            bind_filter(&mut run, table, filter, &mut self.shape.patterns.iter())?;
+            bind_filter(&mut run, table, filter, &mut self.shape.made.iter())?;
         }
         run.step().map_err(|failure| fault::of(&failure))?;
         Ok(u64::try_from(run.row(&mut Cells::<1>::new()).at(0).int()).unwrap_or(0))
@@ -158,10 +160,8 @@ pub(super) fn columns(table: &Table, fields: FieldSet) -> Box<[Column]> {
 }
 
 fn select(table: &Table, columns: &[Column]) -> String {
-    let names: Vec<String> = columns
-        .iter()
-        .map(|column| quoted(&table.fields()[usize::from(column.position)].name))
-        .collect();
+    let names: Vec<String> =
+        columns.iter().map(|column| field_sql(table, usize::from(column.position))).collect();
     let names = if names.is_empty() { "1".to_owned() } else { names.join(",") };
     format!("SELECT {names} FROM {}", quoted(table.name()))
 }

@@ -18,6 +18,7 @@ use crate::ffi::changes::{ChangeHook, ChangeListener, ChangedCells, ChangingRow,
 use crate::ffi::{Connection, StoredCell};
 use crate::sql_words::sql_literal;
 use crate::statement::column;
+use crate::statement::key::stored;
 
 /// The recorder of the writing connection.
 #[derive(Debug)]
@@ -47,10 +48,23 @@ struct Listener {
     places: HashMap<Vec<u8>, usize>,
     /// The place of the table of the last change.
     last: usize,
-    before: ChangedCells,
-    after: ChangedCells,
+    before: RowMemory,
+    after: RowMemory,
     /// The first value that is not one of its field.
     misfit: Option<Error>,
+}
+
+/// Memory for the values of a row.
+struct RowMemory {
+    cells: ChangedCells,
+    /// The text of a composite key.
+    key: String,
+}
+
+impl RowMemory {
+    const fn new() -> Self {
+        Self { cells: ChangedCells::new(), key: String::new() }
+    }
 }
 
 /// The values of a row; those of most tables fit on the stack.
@@ -62,6 +76,8 @@ struct ListenedTable {
     name: Vec<u8>,
     table: RecordedTable,
     columns: Vec<c_int>,
+    /// The positions of the fields of `columns`.
+    stored: Vec<usize>,
     /// True if the columns are the first ones of the file, in the same order.
     is_in_order: bool,
     forms: Vec<ValueForm>,
@@ -80,14 +96,16 @@ impl ListenedTable {
             })
             .map_err(|failure| fault::of(&failure))?;
         let fields = table.table().fields();
-        let columns = fields.iter().map(|field| places.get(&*field.name.to_ascii_lowercase()));
+        let stored: Vec<usize> = stored(table.table()).collect();
+        let columns = stored.iter().map(|&at| places.get(&*fields[at].name.to_ascii_lowercase()));
         let Some(columns) = columns.map(|place| place.copied()).collect::<Option<Vec<_>>>() else {
             return Ok(None);
         };
-        let is_in_order = columns.iter().zip(0..).all(|(column, place)| *column == place);
+        let is_in_order = !table.table().has_composite_key()
+            && columns.iter().zip(0..).all(|(column, place)| *column == place);
         let forms = fields.iter().map(|field| field.kind.form()).collect();
         let name = stored_name(connection, table.table())?;
-        Ok(Some(Self { name, table: table.clone(), columns, is_in_order, forms }))
+        Ok(Some(Self { name, table: table.clone(), columns, stored, is_in_order, forms }))
     }
 
     /// Encodes a row from its record: without a list of its values, which takes twice the
@@ -113,14 +131,20 @@ impl ListenedTable {
         &self,
         row: &'c ChangingRow<'_>,
         after: bool,
-        cells: &'c mut ChangedCells,
+        memory: &'c mut RowMemory,
     ) -> Result<RowValues<'c>> {
+        let table = self.table.table();
+        let RowMemory { cells, key } = memory;
         let cells = row.read(after, &self.columns, cells).ok_or_else(no_memory)?;
-        let mut values: RowValues<'_> = smallvec![ValueRef::Absent; self.columns.len()];
-        for (place, (cell, value)) in cells.zip(&mut values).enumerate() {
-            if !column::read(self.forms[place], cell, value) {
-                return Err(column::misfit(self.table.table(), place, cell.stored()));
+        let mut values: RowValues<'_> = smallvec![ValueRef::Absent; self.forms.len()];
+        for (&place, cell) in self.stored.iter().zip(cells) {
+            if !column::read(self.forms[place], cell, &mut values[place]) {
+                return Err(column::misfit(table, place, cell.stored()));
             }
+        }
+        if table.has_composite_key() {
+            *key = table.key_text_of(&values).unwrap_or_default();
+            values[table.key()] = ValueRef::Text(key);
         }
         Ok(values)
     }
@@ -177,8 +201,8 @@ impl Executor {
             tables,
             places,
             last: 0,
-            before: ChangedCells::new(),
-            after: ChangedCells::new(),
+            before: RowMemory::new(),
+            after: RowMemory::new(),
             misfit: None,
         };
         let hook = Arc::new(ChangeHook::new(listener));

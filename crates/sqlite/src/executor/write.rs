@@ -18,6 +18,7 @@ use crate::fault;
 use crate::ffi::{Bound, Cells, Failure, Run, code};
 use crate::statement::column::{bind_present, bound};
 use crate::statement::filter_shape::{Sql, bind_filter};
+use crate::statement::key::{bind_key, key_condition, stored};
 use crate::statement::{Head, Verb};
 
 /// The handling of the version in an update.
@@ -48,7 +49,7 @@ impl Executor {
         let place = self.statement(head, |_| (insert_sql(table, row, 1), Box::default()))?;
         let done = {
             let mut run = self.connection.start(self.statements.at(place).id);
-            bind_present(&mut run, row);
+            bind_present(&mut run, table, row);
             run.run_out()
         };
         if let Err(failure) = done {
@@ -78,10 +79,11 @@ impl Executor {
             Some(place) => place,
             None => return self.require(table, key).map(|()| Outcome::rows(1)),
         };
+        let values = table.key_values(*key);
         let (changed, given) = {
             let mut run = self.connection.start(self.statements.at(place).id);
             bind_written(&mut run, table, row);
-            run.bind(bound(key));
+            bind_key(&mut run, key, &values);
             match (versioned, version) {
                 (Versioned::Given, _) => match run.step() {
                     Ok(true) => {
@@ -158,12 +160,13 @@ impl Executor {
             _ => (1, 0),
         };
         let statement = self.statements.at(place);
+        let values = table.key_values(*key);
         let mut run = self.connection.start(statement.id);
         run.bind(Bound::int(by));
         if table.updated_at().is_some() {
             run.bind(bound(stamp));
         }
-        run.bind(bound(key));
+        bind_key(&mut run, key, &values);
         run.bind(Bound::int(low));
         run.bind(Bound::int(high));
         let stepped = run.step();
@@ -240,8 +243,9 @@ impl Executor {
             }
             (sql, Box::default())
         })?;
+        let values = table.key_values(*key);
         let mut run = self.connection.start(self.statements.at(place).id);
-        run.bind(bound(key));
+        bind_key(&mut run, key, &values);
         if let Some(version) = version {
             run.bind(Bound::int(version));
         }
@@ -270,7 +274,7 @@ impl Executor {
         })?;
         let mut run = self.connection.start(self.statements.at(place).id);
         if let Some(filter) = filter {
-            bind_filter(&mut run, table, filter, &mut self.shape.patterns.iter())?;
+            bind_filter(&mut run, table, filter, &mut self.shape.made.iter())?;
         }
         match run.finish() {
             Ok(rows) => Ok(Outcome::rows(rows)),
@@ -289,8 +293,9 @@ impl Executor {
             let sql = format!("SELECT {name} FROM {}{}", quoted(table.name()), by_key(table));
             (sql, Box::default())
         })?;
+        let values = table.key_values(*key);
         let mut run = self.connection.start(self.statements.at(place).id);
-        run.bind(bound(key));
+        bind_key(&mut run, key, &values);
         let found = run.step().map_err(|failure| fault::of(&failure))?;
         Ok(found.then(|| run.row(&mut Cells::<1>::new()).at(0).int()))
     }
@@ -465,13 +470,13 @@ fn version_name(table: &Table) -> String {
 }
 
 fn by_key(table: &Table) -> String {
-    format!(" WHERE {}=?", name(table, table.key()))
+    format!(" WHERE {}", key_condition(table))
 }
 
 /// Returns an insert of `rows` rows with the fields present in `row`.
 pub(crate) fn insert_sql(table: &Table, row: &[ValueRef<'_>], rows: usize) -> String {
     let table_name = quoted(table.name());
-    let present = (0..row.len()).filter(|&position| !row[position].is_absent());
+    let present = stored(table).filter(|&position| !row[position].is_absent());
     let names: Vec<String> = present.map(|position| name(table, position)).collect();
     if names.is_empty() {
         return format!("INSERT INTO {table_name} DEFAULT VALUES");

@@ -12,7 +12,8 @@ use crate::executor::Executor;
 use crate::executor::write::{Versioned, bind_written, insert_sql};
 use crate::fault;
 use crate::ffi::{Failure, code};
-use crate::statement::column::{bind_present, bound};
+use crate::statement::column::bind_present;
+use crate::statement::key::bind_key;
 use crate::statement::{Head, Verb};
 
 /// The numbers of rows per statement. A chunk that is not a multiple of the first uses some of the
@@ -148,7 +149,7 @@ impl Executor {
         let head = Head { verb: Verb::InsertMany, table: number, fields, variant };
         let place = self.statement(head, |_| (insert_sql(table, row, rows), Box::default()))?;
         let mut run = self.connection.start(self.statements.at(place).id);
-        bind_present(&mut run, &chunk.values[first * chunk.width..][..rows * chunk.width]);
+        bind_present(&mut run, table, &chunk.values[first * chunk.width..][..rows * chunk.width]);
         Ok(run.run_out())
     }
 
@@ -199,9 +200,10 @@ impl Executor {
         let Some(place) = self.update_statement(table, row, Versioned::Counted)? else {
             return self.require(table, key);
         };
+        let values = table.key_values(*key);
         let mut run = self.connection.start(self.statements.at(place).id);
         bind_written(&mut run, table, row);
-        run.bind(bound(key));
+        bind_key(&mut run, key, &values);
         match run.finish() {
             Ok(0) => Err(self.missing(table, key, None)),
             Ok(_) => Ok(()),

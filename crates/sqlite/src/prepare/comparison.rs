@@ -13,6 +13,7 @@ use super::rebuild::{self, Conversion};
 use crate::ffi::{Connection, Failure};
 use crate::sql_words::{sql_literal, sql_type};
 use crate::statement::column::read;
+use crate::statement::key::stored;
 
 /// Makes the steps for one table. `is_model` returns true for the names of models; `counts`
 /// requests the number of values that are kept.
@@ -58,7 +59,7 @@ impl Comparison<'_> {
             StepEffect::Safe,
             vec![definition::create_table(table)],
         );
-        for index in table.indexes() {
+        for index in definition::indexes(table) {
             self.steps.add_index(&index, create_index(table, &index), None);
         }
     }
@@ -88,7 +89,7 @@ impl Comparison<'_> {
             }
         }
         self.change_columns(connection, layout, &columns)?;
-        for position in fields.clone() {
+        for position in stored(self.steps.table) {
             if columns[position].is_none() {
                 self.add_column(connection, position)?;
             }
@@ -117,8 +118,15 @@ impl Comparison<'_> {
     fn other_key(&self, layout: &Layout) -> Option<String> {
         let table = self.steps.table;
         let field = &table.fields()[table.key()];
-        let keys: Vec<&LayoutColumn> = layout.columns.iter().filter(|c| c.is_key).collect();
-        if let [key] = keys.as_slice() {
+        let keys = layout.key_columns();
+        if table.has_composite_key() {
+            let wanted = table.key_fields();
+            let is_it =
+                |(key, field): (&&LayoutColumn, &usize)| layout.named(table, key) == Some(*field);
+            if keys.len() == wanted.len() && keys.iter().zip(wanted).all(is_it) {
+                return None;
+            }
+        } else if let [key] = keys.as_slice() {
             let rowid = key.declared.eq_ignore_ascii_case("INTEGER") && !layout.without_rowid;
             let is_it = layout.named(table, key) == Some(table.key());
             let is_fit = key.affinity() == sql_type(&field.kind);
@@ -181,7 +189,7 @@ impl Comparison<'_> {
                        the values)";
         let what = format!("the column {from} in the database, and {to} in the model");
         let change = TableChange::ChangeColumn { column: field.name.to_string(), from, to };
-        let conversion = rebuild::conversion(column, &field.kind).filter(|_| !column.is_key);
+        let conversion = rebuild::conversion(column, &field.kind).filter(|_| !column.is_key());
         let (conversion, why) = match (conversion, rebuild::blocking_reason(layout)) {
             (None, _) => (None, String::new()),
             (_, Some(why)) => (None, format!(", and {why}")),
@@ -316,7 +324,7 @@ impl Comparison<'_> {
         columns: &[Option<&LayoutColumn>],
     ) -> Result<(), Failure> {
         let table = self.steps.table;
-        let wanted = table.indexes();
+        let wanted = definition::indexes(table);
         for index in &layout.indexes {
             let goes = !self.rebuilds
                 && wanted.iter().all(|wanted| index_name(table, wanted) != index.name);

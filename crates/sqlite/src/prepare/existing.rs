@@ -44,11 +44,9 @@ fn table(
     for one in &layout.columns {
         columns.push(column(connection, &name, &layout, one)?);
     }
+    let keys: Vec<&str> = layout.key_columns().iter().map(|column| &*column.name).collect();
     let is_key = |index: &&super::layout::LayoutIndex| {
-        let keys = layout.columns.iter().filter(|column| column.is_key);
-        index.unique
-            && index.condition.is_none()
-            && index.is_over(&keys.map(|column| &*column.name).collect::<Vec<_>>())
+        index.unique && index.condition.is_none() && index.is_over(&keys)
     };
     let indexes = layout.indexes.iter().filter(|index| !is_key(index)).map(|index| {
         let of_column = |name: &str| {
@@ -71,6 +69,7 @@ fn table(
         references: references(connection, &name)?,
         name,
         is_table: true,
+        key: keys.iter().map(|&key| key.to_owned()).collect(),
         columns,
         checks: Vec::new(),
         definition: Some(layout.sql),
@@ -107,7 +106,7 @@ fn column(
 ) -> Result<ExistingColumn, Failure> {
     let values = Values::of(connection, table, column)?;
     let collation = connection.collation(table, &column.name)?;
-    let is_only_key = column.is_key && layout.columns.iter().filter(|c| c.is_key).count() == 1;
+    let is_only_key = column.is_key() && layout.columns.iter().filter(|c| c.is_key()).count() == 1;
     let mut result = ExistingColumn::new(&column.name, &column.declared, Ok(Kind::I64));
     result.kind = match (column.generated, is_only_key) {
         (true, _) => Err("SQLite computes it (GENERATED ALWAYS); read it with SQL".to_owned()),
@@ -119,7 +118,7 @@ fn column(
     }
     result.nullable = !column.not_null && !is_only_key;
     result.is_required = column.is_required() && !is_only_key;
-    result.is_key = column.is_key;
+    result.is_key = column.is_key();
     result.default.clone_from(&column.default);
     Ok(result)
 }

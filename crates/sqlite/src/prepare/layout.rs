@@ -2,6 +2,7 @@
 
 use crate::ffi::{Connection, Failure, QUERY_COLUMNS, Row};
 use crate::sql_words::{sql_literal, sql_type};
+use crate::statement::key::is_text_of_key;
 use marmota_model::{Field, Kind, OnDelete, Rule, Table, ValueRef};
 use marmota_sql::{condition_of, on_delete_of, quoted};
 
@@ -27,7 +28,8 @@ pub(super) struct LayoutColumn {
     /// The declared type.
     pub(super) declared: String,
     pub(super) not_null: bool,
-    pub(super) is_key: bool,
+    /// The place in the primary key, from 1; 0 if it is not a part of it.
+    pub(super) key_place: i64,
     /// Its default, as SQL.
     pub(super) default: Option<String>,
     /// True for a generated column.
@@ -75,7 +77,7 @@ impl Layout {
                 declared: text(row, 1),
                 not_null: row.at(2).int() != 0,
                 default: (!row.cell(3).is_null()).then(|| text(row, 3)),
-                is_key: row.at(4).int() != 0,
+                key_place: row.at(4).int(),
                 generated: row.at(5).int() > 1,
             });
         })?;
@@ -113,6 +115,13 @@ impl Layout {
         })
     }
 
+    /// Returns the columns of the primary key, in its order.
+    pub(super) fn key_columns(&self) -> Vec<&LayoutColumn> {
+        let mut keys: Vec<&LayoutColumn> = self.columns.iter().filter(|c| c.is_key()).collect();
+        keys.sort_by_key(|column| column.key_place);
+        keys
+    }
+
     /// Returns the column `name`.
     pub(super) fn column(&self, name: &str) -> Option<&LayoutColumn> {
         self.columns.iter().find(|column| column.name.eq_ignore_ascii_case(name))
@@ -127,6 +136,9 @@ impl Layout {
 
     /// Returns the column of a field, by its current or former name.
     pub(super) fn column_of(&self, table: &Table, position: usize) -> Option<&LayoutColumn> {
+        if is_text_of_key(table, position) {
+            return None;
+        }
         let field = &table.fields()[position];
         self.column(&field.name).or_else(|| self.column(field.was.as_deref()?))
     }
@@ -141,6 +153,11 @@ impl Layout {
 }
 
 impl LayoutColumn {
+    /// Returns true for a column of the primary key.
+    pub(super) const fn is_key(&self) -> bool {
+        self.key_place > 0
+    }
+
     /// Returns the type in which values are stored, by SQLite's rules for declared types.
     pub(super) fn affinity(&self) -> &'static str {
         let declared = self.declared.to_ascii_uppercase();

@@ -94,6 +94,15 @@ pub(super) fn statements(
             }
         }
     }
+    let keys = layout.key_columns();
+    if keys.len() > 1 {
+        let called = |column: &&LayoutColumn| {
+            let known = layout.named(table, column);
+            quoted(known.map_or(&*column.name, |at| &table.fields()[at].name))
+        };
+        let keys: Vec<String> = keys.iter().map(called).collect();
+        definitions.push(format!("PRIMARY KEY ({})", keys.join(",")));
+    }
     let rowid = if layout.without_rowid { ", WITHOUT ROWID" } else { "" };
     Ok(vec![
         format!("CREATE TABLE {NEW} ({}) STRICT{rowid}", definitions.join(", ")),
@@ -160,7 +169,7 @@ fn as_it_is(
     layout: &Layout,
 ) -> Result<String, Failure> {
     let mut sql = format!("{} {}", quoted(called), column.declared);
-    if column.is_key {
+    if column.is_key() && layout.key_columns().len() == 1 {
         sql.push_str(if layout.without_rowid { " NOT NULL PRIMARY KEY" } else { " PRIMARY KEY" });
     } else if column.not_null {
         sql.push_str(" NOT NULL");

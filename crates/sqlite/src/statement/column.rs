@@ -9,6 +9,7 @@ use marmota_model::{
 };
 
 use crate::ffi::{Bound, Row, Run, Stored, StoredCell, utf8};
+use crate::statement::key::stored;
 
 /// A column of a result, and the field of its values.
 #[derive(Clone, Copy, Debug)]
@@ -111,10 +112,15 @@ pub(crate) fn bound<'v>(value: &'v ValueRef<'v>) -> Bound<'v> {
     }
 }
 
-/// Binds every present value of a row.
+/// Binds every present value of some rows, one after the other.
 #[inline]
-pub(crate) fn bind_present<'v>(run: &mut Run<'_, 'v>, row: &'v [ValueRef<'v>]) {
-    run.bind_all(row.iter().filter(|value| !value.is_absent()).map(bound));
+pub(crate) fn bind_present<'v>(run: &mut Run<'_, 'v>, table: &Table, rows: &'v [ValueRef<'v>]) {
+    if table.has_composite_key() {
+        let rows = rows.chunks(table.fields().len());
+        let stored = rows.flat_map(|row| stored(table).map(|position| &row[position]));
+        return run.bind_all(stored.filter(|value| !value.is_absent()).map(bound));
+    }
+    run.bind_all(rows.iter().filter(|value| !value.is_absent()).map(bound));
 }
 
 /// Like [`bound`] for an owned value.

@@ -1,11 +1,12 @@
 //! Filters and orders as SQL: their shape (the key of a statement), their text (made once per
 //! shape) and their values (bound each time). All three walk the tree in the same order.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use marmota_model::{
     Comparison, Error, ErrorKind, FilterExpr, KeyKind, Place, Quantifier, Result, RowQuery,
-    SortKey, Table,
+    SortKey, Table, Value,
 };
 use marmota_sql::quoted;
 use marmota_sql::{
@@ -14,23 +15,25 @@ use marmota_sql::{
 
 use crate::ffi::{Bound, Run};
 use crate::statement::column::bound_value;
+use crate::statement::key::{field_sql, is_text_of_key, key_condition, key_in_list};
 use crate::statement::search_index::{index_name, keys_name, match_text};
 
 /// SQLite's own limit, which bounds the time of a pattern match.
 const PATTERN_BYTES_MAX: usize = 50_000;
 
-/// The shape of a filter as bytes, and its LIKE patterns.
+/// The shape of a filter as bytes, with its LIKE patterns and the parts of its composite keys.
 #[derive(Debug, Default)]
 pub(crate) struct FilterShape {
     pub(crate) bytes: Vec<u8>,
-    pub(crate) patterns: Vec<String>,
+    /// Values to bind that are made of those of the filter.
+    pub(crate) made: Vec<Value>,
 }
 
 impl FilterShape {
     /// Clears it, keeping the memory.
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
-        self.patterns.clear();
+        self.made.clear();
     }
 
     /// Adds a filter.
@@ -43,16 +46,22 @@ impl FilterShape {
 
     fn condition(&mut self, table: &Table, filter: &FilterExpr) -> Result<()> {
         match filter {
-            FilterExpr::Compare { field, comparison, .. } => {
+            FilterExpr::Compare { field, comparison, value } => {
                 self.bytes.extend([1, *field as u8, *comparison as u8]);
+                if *comparison == Comparison::Equal && is_text_of_key(table, *field) {
+                    self.made.extend(table.key_values(value.as_ref()));
+                }
             }
             FilterExpr::In { field, values } => {
                 self.bytes.extend([2, *field as u8]);
                 self.bytes.extend((values.len() as u32).to_le_bytes());
+                if is_text_of_key(table, *field) {
+                    self.made.extend(values.iter().flat_map(|key| table.key_values(key.as_ref())));
+                }
             }
             FilterExpr::Match { field, place, text } => {
                 self.bytes.extend([3, *field as u8]);
-                self.patterns.push(pattern(*place, text)?);
+                self.made.push(Value::Text(pattern(*place, text)?));
             }
             FilterExpr::IsNull { field } => self.bytes.extend([4, *field as u8]),
             FilterExpr::Inside { field, .. } => self.bytes.extend([9, *field as u8]),
@@ -61,7 +70,7 @@ impl FilterShape {
             }
             FilterExpr::Search { field, search } => {
                 self.bytes.extend([10, field.map_or(u8::MAX, |field| field as u8)]);
-                self.patterns.push(match_text(table, *field, search)?);
+                self.made.push(Value::Text(match_text(table, *field, search)?));
             }
             FilterExpr::Related(_)
             | FilterExpr::Not(_)
@@ -83,13 +92,24 @@ impl marmota_sql::ShapeBuffer for FilterShape {
     }
 }
 
-/// Returns the order followed by the key: [`RowQuery::order_with_key`] without a vector.
+/// Returns the order followed by the key: [`RowQuery::order_with_key`] without a vector, unless the
+/// key has several fields.
 pub(crate) fn with_key(table: &Table, order: &[SortKey]) -> impl Iterator<Item = SortKey> {
     let key = table.key();
-    let given = order.iter().position(|by| by.field == key);
-    let descending = order.last().is_some_and(|by| by.descending);
-    let added = given.is_none().then_some(SortKey { field: key, descending });
-    order[..given.map_or(order.len(), |last| last + 1)].iter().copied().chain(added)
+    let (order, key) = match table.has_composite_key() {
+        true => {
+            let query = RowQuery { order: order.to_vec(), ..RowQuery::new() };
+            (Cow::Owned(query.order_with_key(table)), None)
+        }
+        false => {
+            let given = order.iter().position(|by| by.field == key);
+            let descending = order.last().is_some_and(|by| by.descending);
+            let added = given.is_none().then_some(SortKey { field: key, descending });
+            (Cow::Borrowed(&order[..given.map_or(order.len(), |last| last + 1)]), added)
+        }
+    };
+    let length = order.len();
+    (0..length).map(move |at| order[at]).chain(key)
 }
 
 /// Returns a query's condition including the start of the page.
@@ -99,7 +119,11 @@ pub(crate) fn with_key(table: &Table, order: &[SortKey]) -> impl Iterator<Item =
 pub(crate) fn with_after(table: &Table, query: &RowQuery) -> Option<FilterExpr> {
     let filter = query.filter_with_after(table);
     let first = query.after.as_ref().and_then(|after| after.first());
-    let (Some(filter), Some(value), Some(by)) = (filter.clone(), first, query.order.first()) else {
+    let by = match table.has_composite_key() {
+        true => with_key(table, &query.order).next(),
+        false => query.order.first().copied(),
+    };
+    let (Some(filter), Some(value), Some(by)) = (filter.clone(), first, by) else {
         return filter;
     };
     let nullable = table.fields()[by.field].nullable;
@@ -155,7 +179,8 @@ impl SqlWriter for Sql {
     }
 
     fn condition(&mut self, table: &Table, filter: &FilterExpr) {
-        let name = |field: &usize| quoted(&table.fields()[*field].name);
+        let name = |field: &usize| field_sql(table, *field);
+        let is_key = |field: &usize| is_text_of_key(table, *field);
         if let FilterExpr::Near { latitude, longitude, .. } = filter {
             near_sql(self, &name(latitude), &name(longitude), |out| {
                 out.push("?");
@@ -164,6 +189,14 @@ impl SqlWriter for Sql {
         }
         let out = &mut self.0;
         let _ = match filter {
+            // The columns have an index, unlike their text.
+            FilterExpr::Compare { field, comparison: Comparison::Equal, .. } if is_key(field) => {
+                write!(out, "({})", key_condition(table))
+            }
+            FilterExpr::In { field, values } if is_key(field) && !values.is_empty() => {
+                key_in_list(out, table, values.len());
+                Ok(())
+            }
             FilterExpr::Compare { field, comparison, .. } => {
                 write!(out, "{}{}?", name(field), sign(*comparison))
             }
@@ -216,18 +249,26 @@ pub(crate) fn bind_filter<'v>(
     run: &mut Run<'_, 'v>,
     table: &Table,
     filter: &'v FilterExpr,
-    patterns: &mut std::slice::Iter<'v, String>,
+    made: &mut std::slice::Iter<'v, Value>,
 ) -> Result<()> {
-    each_condition(table, filter, &mut |_, condition| {
+    each_condition(table, filter, &mut |table, condition| {
         match condition {
+            FilterExpr::Compare { field, comparison: Comparison::Equal, .. }
+                if is_text_of_key(table, *field) =>
+            {
+                run.bind_all(made.take(table.key_fields().len()).map(bound_value));
+            }
+            FilterExpr::In { field, values } if is_text_of_key(table, *field) => {
+                let parts = values.len() * table.key_fields().len();
+                run.bind_all(made.take(parts).map(bound_value));
+            }
             FilterExpr::Compare { value, .. } => run.bind(bound_value(value)),
             FilterExpr::In { values, .. } => {
                 values.iter().for_each(|value| run.bind(bound_value(value)));
             }
-            FilterExpr::Match { .. } | FilterExpr::Search { .. } => match patterns.next() {
-                Some(pattern) => run.bind(Bound::text(pattern)),
-                None => run.bind(Bound::NULL),
-            },
+            FilterExpr::Match { .. } | FilterExpr::Search { .. } => {
+                run.bind(made.next().map_or(Bound::NULL, bound_value));
+            }
             FilterExpr::Inside { condition, .. } => run.bind(Bound::condition(condition)),
             FilterExpr::Near { circle, .. } => {
                 near_values(circle).into_iter().for_each(|value| run.bind(Bound::float(value)));
@@ -249,7 +290,7 @@ pub(crate) fn bind_filter<'v>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use marmota_model::{Field, Kind, Role, Schema, Value};
+    use marmota_model::{Field, Kind, Role, Schema};
 
     fn table() -> Table {
         let fields = vec![

@@ -4,6 +4,7 @@
 mod budget;
 mod budget_of_memory;
 mod changes;
+mod composite_keys;
 mod concurrency;
 mod database;
 mod disk;

@@ -397,7 +397,7 @@ pub(super) fn piece(
     table: &Table,
     after: Option<Value>,
 ) -> Result<Vec<Row>> {
-    let (after, fields) = (after.map(|key| vec![key]), Some(table.all()));
+    let (after, fields) = (after.map(|key| table.place_of_key(key)), Some(table.all()));
     let query = RowQuery { after, fields, limit: Some(PIECE_ROWS as u64), ..RowQuery::new() };
     let (mut rows, mut bytes) = (Vec::new(), 0);
     let mut keep = |row: &[ValueRef<'_>]| {

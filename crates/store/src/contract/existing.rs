@@ -17,6 +17,8 @@ pub struct ExistingTable {
     pub is_table: bool,
     /// Its columns, in order.
     pub columns: Vec<ExistingColumn>,
+    /// The columns of its primary key, in the order of the key.
+    pub key: Vec<String>,
     /// Its indexes, without that of its key.
     pub indexes: Vec<ExistingIndex>,
     /// Its foreign keys.

@@ -159,7 +159,7 @@ fn fill_page(table: &Table, after: Option<Value>, run: &mut Run<'_>) -> Result<O
         ControlFlow::Continue(())
     };
     let query = RowQuery {
-        after: after.map(|key| vec![key]),
+        after: after.map(|key| table.place_of_key(key)),
         limit: Some(PAGE_ROWS),
         fields: Some(table.read_by_default()),
         ..RowQuery::new()

@@ -79,6 +79,7 @@ impl WriteTimestamp {
 /// | automatic key | 0, NULL or absent | absent: the engine generates it |
 /// | UUID key | nil, NULL or absent | a new UUID, version 7 (RFC 9562) |
 /// | text key | empty or absent | an error |
+/// | composite key | empty, NULL, absent, or the text of its fields | the text of its fields |
 /// | created-at, updated-at | any | `stamp` |
 /// | version | any | 1 |
 /// | other, absent | | its default, or NULL if it is optional, otherwise an error |
@@ -111,7 +112,8 @@ pub fn insert_into<'a>(
     scratch: &'a Scratch,
     violations: &mut Vec<Violation>,
 ) {
-    prepare_key(table, row, violations);
+    let given_key = row[table.key()];
+    let is_made_of_fields = prepare_key(table, row, violations);
     leave_out_computed(table, row, origin);
     if let Some(created_at) = table.created_at() {
         row[created_at] = stamp.value();
@@ -125,6 +127,9 @@ pub fn insert_into<'a>(
     fill_absent(table, row, violations);
     table.sanitize(row, scratch);
     check(table, row, origin, violations);
+    if is_made_of_fields {
+        make_key(table, row, given_key, scratch, violations);
+    }
 }
 
 /// Prepares a row for an update of a stored one: the fields with a value are written, the others
@@ -170,8 +175,8 @@ pub fn update_into<'a>(
 
 /// Fills absent fields with their default or NULL, like an insert, for a write that replaces a row
 /// as a whole. Blobs, which reads leave out by default, stay as they are, and so do computed
-/// fields, fields with a default expression, and those that the caller of a [view](Table::view) may
-/// not write.
+/// fields, fields with a default expression, those of a composite key, and those that the caller of
+/// a [view](Table::view) may not write.
 ///
 /// A field without a default that is not optional is a violation.
 pub fn fill_for_replace<'a>(
@@ -182,7 +187,9 @@ pub fn fill_for_replace<'a>(
     let kept = [Some(table.key()), table.created_at(), table.updated_at(), table.version()];
     let blobs = table.read_by_default();
     for position in 0..row.len() {
-        let is_kept = kept.contains(&Some(position)) || !table.is_updated(position);
+        let is_kept = kept.contains(&Some(position))
+            || !table.is_updated(position)
+            || table.key_fields().contains(&position);
         if row[position].is_absent() && blobs.contains(position) && !is_kept {
             fill_one(table, row, position, violations);
         }
@@ -229,11 +236,16 @@ fn leave_out_computed(table: &Table, row: &mut [ValueRef<'_>], origin: ValueSour
     }
 }
 
-/// Prepares the key of a new row, as the table at [`insert`] states.
-fn prepare_key(table: &Table, row: &mut [ValueRef<'_>], violations: &mut Vec<Violation>) {
+/// Prepares the key of a new row, as the table at [`insert`] states. Returns true if it is to be made
+/// of other fields.
+fn prepare_key(table: &Table, row: &mut [ValueRef<'_>], violations: &mut Vec<Violation>) -> bool {
     let key = table.key();
     let field = &table.fields()[key];
     match (table.key_kind(), row[key]) {
+        (KeyKind::Text, _) if table.has_composite_key() => {
+            row[key] = ValueRef::Absent;
+            return true;
+        }
         (KeyKind::Auto, ValueRef::Int(0) | ValueRef::Null | ValueRef::Absent) => {
             row[key] = ValueRef::Absent;
         }
@@ -255,6 +267,31 @@ fn prepare_key(table: &Table, row: &mut [ValueRef<'_>], violations: &mut Vec<Vio
         }
         _ => {}
     }
+    false
+}
+
+/// Makes the text of a composite key, unless one of its fields is at fault.
+fn make_key<'a>(
+    table: &Table,
+    row: &mut [ValueRef<'a>],
+    given: ValueRef<'_>,
+    scratch: &'a Scratch,
+    violations: &mut Vec<Violation>,
+) {
+    let key = table.key();
+    let is_at_fault = |violation: &Violation| {
+        table.key_fields().iter().any(|&field| table.fields()[field].name == violation.field)
+    };
+    if violations.iter().any(is_at_fault) {
+        return;
+    }
+    let Some(text) = table.key_text_of(row) else { return };
+    let is_given = !matches!(given, ValueRef::Absent | ValueRef::Null | ValueRef::Text(""));
+    if is_given && given != ValueRef::Text(&text) {
+        let message = format!("is made of other fields, here {text:?}; leave it out");
+        violations.push(violation(&table.fields()[key], given, "computed", message));
+    }
+    row[key] = ValueRef::Text(scratch.text(&text));
 }
 
 /// Fills all absent fields except the key.

@@ -183,6 +183,15 @@ impl Registry {
             for field in table.fields() {
                 if let Kind::Reference { table: to, key } = &field.kind {
                     let known = self.by_name.get(&**to);
+                    if known.is_some_and(|known| known.has_composite_key()) {
+                        let message = format!(
+                            "field `{}` of `{}` refers to `{to}`, whose key has several fields: \
+                             give `{to}` a key of one field, and a unique index over these",
+                            field.name,
+                            table.name()
+                        );
+                        return Err(Error::new(ErrorKind::Invalid, message));
+                    }
                     if known.is_none_or(|known| known.key_kind() != *key) {
                         return Err(Error::new(
                             ErrorKind::Invalid,

@@ -11,7 +11,7 @@ use std::ops::ControlFlow;
 
 use marmota_model::{
     Column, Error, ErrorKind, FieldSet, FieldValue, Filter, FilterExpr, Key, Model, NoRows, Order,
-    Result, RowQuery, RowSink, Table, Value, ValueRef, read_field,
+    Result, RowQuery, RowSink, Schema, Table, Value, ValueRef, read_field,
 };
 
 pub use ranked::{ListRanked, ListScored};
@@ -227,7 +227,7 @@ impl<M: Model> ListModels<M> {
         let scratch = marmota_model::Scratch::new();
         let mut row = vec![ValueRef::Absent; schema.fields.len()];
         last.write(&mut row, &scratch);
-        continue_after(&mut self.query, schema.key, |field| row[field].to_value());
+        continue_after(&mut self.query, schema, |field| row[field].to_value());
     }
 }
 
@@ -261,13 +261,9 @@ fn narrow(filter: &mut Option<FilterExpr>, with: FilterExpr) {
 }
 
 /// Continues after a row, whose values by position are given.
-fn continue_after(query: &mut RowQuery, key: usize, value: impl Fn(usize) -> Value) {
-    let mut after: Vec<Value> = query.order.iter().map(|by| value(by.field)).collect();
-    match query.order.iter().position(|by| by.field == key) {
-        Some(last) => after.truncate(last + 1),
-        None => after.push(value(key)),
-    }
-    query.after = Some(after);
+fn continue_after(query: &mut RowQuery, schema: &Schema, value: impl Fn(usize) -> Value) {
+    let order = query.order_with_key_of(schema);
+    query.after = Some(order.iter().map(|by| value(by.field)).collect());
 }
 
 impl<M: Model> Action<'_, ListModels<M>> {

@@ -14,6 +14,7 @@ mod live_moves;
 mod other_files;
 mod sql;
 mod stress;
+mod transfers_of_keys;
 
 use std::sync::OnceLock;
 

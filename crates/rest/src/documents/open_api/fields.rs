@@ -83,6 +83,13 @@ pub(super) fn written(table: &Table, body: Body) -> Value {
                     key["description"] = json!("The store assigns it if it is 0 or left out");
                     key
                 }
+                Role::Key if table.has_composite_key() => {
+                    let mut key = of_field(table, at, field);
+                    key["description"] = json!(
+                        "The store makes it of the values of the key: left out, or their text"
+                    );
+                    key
+                }
                 // A new row has no stored file.
                 Role::Plain if body == Body::New && is_file(field) && field.nullable => json!({
                     "type": "null",
@@ -127,7 +134,7 @@ fn required(table: &Table) -> Vec<&str> {
             Role::Plain => {
                 !field.nullable && table.default(*at).is_none() && !table.is_determined(*at)
             }
-            Role::Key => matches!(table.key_kind(), KeyKind::Text),
+            Role::Key => matches!(table.key_kind(), KeyKind::Text) && !table.has_composite_key(),
             Role::CreatedAt | Role::UpdatedAt | Role::Version => false,
         })
         .map(|(_, field)| &*field.name)

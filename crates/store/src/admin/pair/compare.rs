@@ -86,7 +86,7 @@ fn read(
     after: Option<&Value>,
     piece: &Piece,
 ) -> Result<Vec<Row>> {
-    let after = after.map(|key| vec![key.clone()]);
+    let after = after.map(|key| table.place_of_key(key.clone()));
     // A range with more rows than the primary has differs anyway.
     let limit = Some(piece.rows.len() as u64 + 1);
     let query = RowQuery { after, fields: Some(table.all()), limit, ..RowQuery::new() };

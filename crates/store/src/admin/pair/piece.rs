@@ -273,6 +273,11 @@ impl Wake for Unpark {
 
 /// Compares two keys in the order of a list.
 pub(crate) fn order(table: &Table, a: &Value, b: &Value) -> Ordering {
+    if table.has_composite_key() {
+        let (a, b) = (table.key_values(a.as_ref()), table.key_values(b.as_ref()));
+        let orders = a.iter().zip(&b).map(|(a, b)| a.as_ref().order(&b.as_ref()));
+        return orders.fold(Ordering::Equal, Ordering::then);
+    }
     table.fields()[table.key()].kind.collation().order(a.as_ref(), b.as_ref())
 }
 

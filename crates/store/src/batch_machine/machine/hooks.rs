@@ -222,7 +222,7 @@ impl BatchMachine {
         };
         let table = Arc::clone(table);
         let after = self.calls.as_mut().and_then(|calls| calls.last_key.take());
-        let (filter, after) = (filter.clone(), after.map(|last| vec![last]));
+        let (filter, after) = (filter.clone(), after.map(|last| table.place_of_key(last)));
         let query = RowQuery { filter, after, limit: Some(PAGE_ROWS as u64), ..RowQuery::new() };
         self.look(Stage::LookForHooks, &table, None, query);
         Ok(BatchStep::Next)

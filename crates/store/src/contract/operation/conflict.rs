@@ -60,7 +60,8 @@ impl OnConflict {
     pub fn with_given(self, table: &Table, given: FieldSet) -> Self {
         let Self::Update { .. } = self else { return self };
         let owned = [Some(table.key()), table.created_at(), table.version()];
-        let fields = owned.into_iter().flatten().fold(given, FieldSet::without);
+        let owned = owned.into_iter().flatten().chain(table.key_fields().iter().copied());
+        let fields = owned.fold(given, FieldSet::without);
         Self::Update { fields: table.updated_at().map_or(fields, |at| fields.with(at)) }
     }
 }
@@ -117,7 +118,9 @@ pub fn conflicting_indexes(
 ) -> Vec<(Cow<'static, [usize]>, Option<FilterExpr>)> {
     let has_value = |field: &usize| !row[*field].is_null() && !row[*field].is_absent();
     let indexes = table.indexes().into_iter().filter(|index| index.unique);
-    std::iter::once(Index::unique(vec![table.key()]))
+    // The fields of a composite key have an index of their own.
+    let key = (!table.has_composite_key()).then(|| Index::unique(vec![table.key()]));
+    key.into_iter()
         .chain(indexes)
         .filter(|index| index.fields.iter().all(has_value))
         .map(|index| (table.index_filter(&index), index.fields))

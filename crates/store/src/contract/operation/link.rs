@@ -87,6 +87,12 @@ impl LinkAt {
             )),
             Self::Field(position) => {
                 let field = &table.fields()[position];
+                if table.key_fields().contains(&position) {
+                    let message = "is a field of the key, which is known before the batch is \
+                                   executed: insert the row in another batch, or in a transaction";
+                    let one = violation(field, ValueRef::Null, "reference", message);
+                    return Err(Error::invalid(vec![one]));
+                }
                 if matches!(&field.kind, Kind::Reference { table: to, .. } if to == made.name()) {
                     return Ok(());
                 }

@@ -151,10 +151,9 @@ impl Action<'_, ListRecords> {
     /// # Ok::<(), marmota_model::Error>(())
     /// ```
     pub fn after(mut self, last: &Record) -> Self {
-        let key = self.verb.table.key();
-        let values = last.values();
-        if values.len() == self.verb.table.fields().len() {
-            continue_after(&mut self.verb.query, key, |field| values[field].clone());
+        let (table, values) = (&self.verb.table, last.values());
+        if values.len() == table.fields().len() {
+            continue_after(&mut self.verb.query, table.schema(), |field| values[field].clone());
         } else {
             let message = format!(
                 "a list of `{}` cannot continue after a row of `{}`",

@@ -35,8 +35,9 @@ impl<M: Model> Verb for Insert<'_, M> {
             row[table.key()] = ValueRef::Uuid(key);
         }
         prepare::insert(table, row, ValueSource::Struct, store.stamp(table), &scratch)?;
-        if let ValueRef::Uuid(_) | ValueRef::Int(_) = row[table.key()] {
-            self.key = row[table.key()].to_value();
+        let key = row[table.key()];
+        if matches!(key, ValueRef::Uuid(_) | ValueRef::Int(_)) || table.has_composite_key() {
+            self.key = key.to_value();
         }
         call(&mut Operation::insert(table, row), &mut NoRows)
     }
@@ -91,7 +92,7 @@ impl<M: Model> Verb for InsertMany<'_, M> {
             updates: false,
             given: None,
             index: 0,
-            keys: (M::KEY_KIND == KeyKind::Uuid).then_some(&keys),
+            keys: table.makes_keys().then_some(&keys),
         };
         call(&mut Operation::insert_many(table, &mut rows), &mut NoRows)?;
         // A call that continues one that waited may not read the rows again.
@@ -104,7 +105,7 @@ impl<M: Model> Verb for InsertMany<'_, M> {
 
     fn finish(&mut self, store: &Store, outcome: &mut Outcome) -> Result<Vec<M::Key>> {
         let keys: Option<Vec<M::Key>> = match &outcome.keys {
-            Keys::Known if M::KEY_KIND == KeyKind::Uuid => Some(std::mem::take(&mut self.keys)),
+            Keys::Known if !self.keys.is_empty() => Some(std::mem::take(&mut self.keys)),
             Keys::Known => Some(self.models.iter().map(|model| model.key().clone()).collect()),
             Keys::One(key) => M::Key::from_value(key).map(|key| vec![key]),
             Keys::Range { first } => (0..self.models.len() as i64)
