@@ -40,9 +40,9 @@ const SUBCOMMANDS: [&str; 29] = [
 /// Options of builds with other features (`acme`, `otel`).
 const OTHER_FEATURES: [&str; 4] = ["--acme", "--acme-contact", "--acme-folder", "--otlp"];
 
-/// A property of CSS, and options of cargo, curl, chrt, mypy, PostgreSQL's tools, systemctl, useradd,
-/// valgrind and of the example `techempower`.
-const OTHER_PROGRAMS: [&str; 22] = [
+/// A property of CSS, an option that no help lists, and options of cargo, xtask, curl, chrt, mypy,
+/// PostgreSQL's tools, systemctl, useradd, valgrind and of the example `techempower`.
+const OTHER_PROGRAMS: [&str; 24] = [
     "--accent",
     "--all-targets",
     "--batch",
@@ -58,6 +58,7 @@ const OTHER_PROGRAMS: [&str; 22] = [
     "--http2-prior-knowledge",
     "--now",
     "--path",
+    "--pgbouncer",
     "--profile",
     "--release",
     "--strict",
@@ -65,6 +66,7 @@ const OTHER_PROGRAMS: [&str; 22] = [
     "--target",
     "--test",
     "--tool",
+    "--version",
 ];
 
 #[test]
