@@ -1,6 +1,6 @@
 //! `cargo run --release -p bench -- SUITE` measures Marmota, its peers and a floor in one run, and
 //! prints the ratios between them. The suites are http, web, techempower, orm, models, transit,
-//! office, feed, jobs, live, relations, replication and scale. `bench/README.md`
+//! office, originals, feed, jobs, live, relations, replication and scale. `bench/README.md`
 //! explains the suites and their tables. The peers are separate programs in `bench/peers` that are
 //! built on demand; this program does not depend on them.
 
@@ -10,6 +10,7 @@ mod jobs;
 mod live;
 mod models;
 mod office;
+mod originals;
 mod orm;
 mod relations;
 mod replication;
@@ -43,6 +44,8 @@ enum Suite {
     Transit(transit::Args),
     /// Offices from MongoDB, compared with a Node.js server
     Office(office::Args),
+    /// mORMot 2 from a checkout, compared with Marmota in Rust and in Pascal, on SQLite
+    Originals(originals::Args),
     /// The change feed: writes without it and with it
     Feed(feed::Args),
     /// Jobs: how many a second are enqueued and finished, and how long they wait
@@ -66,6 +69,7 @@ fn main() -> anyhow::Result<()> {
         Suite::Models(args) => models::run(&args),
         Suite::Transit(args) => transit::run(&args),
         Suite::Office(args) => office::run(&args),
+        Suite::Originals(args) => originals::run(&args),
         Suite::Feed(args) => feed::run(&args),
         Suite::Jobs(args) => jobs::run(&args),
         Suite::Relations(args) => relations::run(&args),

@@ -18,6 +18,11 @@ use std::process::Command;
 use std::time::Duration;
 use table::{Figure, Figures};
 
+/// Sends several requests at once.
+pub(crate) const BATCH_SCRIPT: &str = "local batch\n\
+     init = function(args) batch = string.rep(wrk.format(\"GET\"), tonumber(args[1])) end\n\
+     request = function() return batch end\n";
+
 const WARM_UP: Duration = Duration::from_secs(1);
 
 /// Options of `bench techempower`.
@@ -157,11 +162,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let wrk = Wrk::find_or_install(2)?;
     let single = wrk.add_script("line.lua", "")?;
-    let batch = wrk.add_script(
-        "lines.lua",
-        "local batch\ninit = function(args) batch = string.rep(wrk.format(\"GET\"), tonumber(args[1])) end\n\
-         request = function() return batch end\n",
-    )?;
+    let batch = wrk.add_script("lines.lua", BATCH_SCRIPT)?;
     let mut figures = Figures::default();
     for &connections in &args.connections {
         for round in 1..=args.rounds {
