@@ -5,7 +5,7 @@ program office;
 {$mode delphi}{$H+}{$codepage utf8}
 
 uses
-  cthreads, SysUtils, Marmota;
+  cmem, cthreads, SysUtils, Marmota;
 
 type
   TOfficeLocation = class(TMarmotaModel)

@@ -5,7 +5,7 @@ program people_client;
 {$mode delphi}{$H+}
 
 uses
-  cthreads, SysUtils, Classes, Marmota, PeopleModel;
+  cmem, cthreads, SysUtils, Classes, Marmota, PeopleModel;
 
 type
   TWorker = class(TThread)

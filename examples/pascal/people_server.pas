@@ -4,7 +4,7 @@ program people_server;
 {$mode delphi}{$H+}
 
 uses
-  cthreads, SysUtils, fpjson, Marmota, PeopleModel;
+  cmem, cthreads, SysUtils, fpjson, Marmota, PeopleModel;
 
 type
   TRoutes = class

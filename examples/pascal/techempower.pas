@@ -5,7 +5,7 @@ program techempower;
 {$mode delphi}{$H+}{$codepage utf8}
 
 uses
-  cthreads, SysUtils, Classes, Contnrs, Marmota;
+  cmem, cthreads, SysUtils, Classes, Contnrs, Marmota;
 
 type
   TWorld = class(TMarmotaModel)

@@ -5,7 +5,7 @@ program transit;
 {$mode delphi}{$H+}
 
 uses
-  cthreads, Classes, SysUtils, Marmota;
+  cmem, cthreads, Classes, SysUtils, Marmota;
 
 type
   TTrip = class(TMarmotaModel)

@@ -4,7 +4,7 @@ program services;
 {$mode delphi}{$H+}{$codepage utf8}
 
 uses
-  cthreads, Classes, SysUtils, Marmota;
+  cmem, cthreads, Classes, SysUtils, Marmota;
 
 type
   TColour = (Red, Green, Blue);

@@ -4,7 +4,7 @@ program verbs;
 {$mode delphi}{$H+}{$codepage utf8}
 
 uses
-  cthreads, SysUtils, Contnrs, Marmota;
+  cmem, cthreads, SysUtils, Contnrs, Marmota;
 
 type
   TShipment = class(TMarmotaModel)
