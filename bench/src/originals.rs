@@ -6,8 +6,8 @@ mod build;
 use crate::http::roster::{Role, ServerSpec, Source};
 use crate::http::server::Server;
 use crate::http::wrk::Wrk;
-use crate::techempower::LoadRun;
 use crate::techempower::table::Figures;
+use crate::techempower::{BATCH_SCRIPT, LoadArgs, LoadRun};
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
 
@@ -18,18 +18,8 @@ pub(crate) struct Args {
     /// MORMOT2_DIR
     #[arg(long, value_name = "DIR")]
     mormot2: Option<PathBuf>,
-    /// Rounds; the table shows medians
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
-    rounds: u32,
-    /// Seconds of load in each measured run
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=600))]
-    seconds: u32,
-    /// Numbers of connections
-    #[arg(long, value_delimiter = ',', default_values_t = [64, 512], value_name = "N,…")]
-    connections: Vec<u32>,
-    /// Run only these tests: db, queries, …
-    #[arg(long, value_delimiter = ',', value_name = "TEST,…")]
-    only: Vec<String>,
+    #[command(flatten)]
+    load: LoadArgs,
 }
 
 /// A test: its path, and the requests in flight on one connection.
@@ -62,10 +52,7 @@ const IN_PASCAL: &str = "marmota in Pascal, SQLite file";
 
 /// Builds the servers, measures them and prints the table.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let tests: Vec<&Test> = TESTS
-        .iter()
-        .filter(|t| args.only.is_empty() || args.only.iter().any(|only| only == t.name))
-        .collect();
+    let tests: Vec<&Test> = TESTS.iter().filter(|test| args.load.includes(test.name)).collect();
     let names: Vec<&str> = TESTS.iter().map(|test| test.name).collect();
     ensure!(!tests.is_empty(), "unknown test; known: {}", names.join(", "));
     let checkout = args.mormot2.clone().or_else(|| std::env::var_os("MORMOT2_DIR").map(Into::into));
@@ -95,10 +82,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     ));
     let wrk = Wrk::find_or_install(2)?;
     let single = wrk.add_script("line.lua", "")?;
-    let batch = wrk.add_script("lines.lua", crate::techempower::BATCH_SCRIPT)?;
+    let batch = wrk.add_script("lines.lua", BATCH_SCRIPT)?;
     let mut figures = Figures::default();
-    for &connections in &args.connections {
-        for round in 1..=args.rounds {
+    for &connections in &args.load.connections {
+        for round in 1..=args.load.rounds {
             let mut servers = Vec::new();
             for (spec, program) in &programs {
                 servers.push((spec, Server::start(spec, program)?));
@@ -110,7 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                     script: if test.depth > 1 { &batch } else { &single },
                     connections,
                     depth: test.depth,
-                    seconds: args.seconds,
+                    seconds: args.load.seconds,
                     database: None,
                 };
                 for (spec, server) in &mut servers {

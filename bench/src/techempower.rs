@@ -25,21 +25,35 @@ pub(crate) const BATCH_SCRIPT: &str = "local batch\n\
 
 const WARM_UP: Duration = Duration::from_secs(1);
 
+/// What is measured, and for how long.
+#[derive(clap::Args)]
+pub(crate) struct LoadArgs {
+    /// Rounds; the table shows medians
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub(crate) rounds: u32,
+    /// Seconds of load in each measured run
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=600))]
+    pub(crate) seconds: u32,
+    /// Numbers of connections
+    #[arg(long, value_delimiter = ',', default_values_t = [64, 512], value_name = "N,…")]
+    pub(crate) connections: Vec<u32>,
+    /// Run only these tests: db, queries, …
+    #[arg(long, value_delimiter = ',', value_name = "TEST,…")]
+    pub(crate) only: Vec<String>,
+}
+
+impl LoadArgs {
+    /// Returns true if the test with this name is to be run.
+    pub(crate) fn includes(&self, test: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|only| only == test)
+    }
+}
+
 /// Options of `bench techempower`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Rounds; the table shows medians
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
-    rounds: u32,
-    /// Seconds of load in each measured run
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=600))]
-    seconds: u32,
-    /// Numbers of connections
-    #[arg(long, value_delimiter = ',', default_values_t = [64, 512], value_name = "N,…")]
-    connections: Vec<u32>,
-    /// Run only these tests: db, queries, …
-    #[arg(long, value_delimiter = ',', value_name = "TEST,…")]
-    only: Vec<String>,
+    #[command(flatten)]
+    load: LoadArgs,
     /// Only these servers in addition to Marmota's, by name: xitca, axum, …
     #[arg(long, value_delimiter = ',', value_name = "PEER,…")]
     peers: Option<Vec<String>>,
@@ -137,10 +151,7 @@ enum Contender {
 
 /// Runs the suite and prints its table.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let tests: Vec<&Test> = TESTS
-        .iter()
-        .filter(|t| args.only.is_empty() || args.only.iter().any(|o| o == t.name))
-        .collect();
+    let tests: Vec<&Test> = TESTS.iter().filter(|test| args.load.includes(test.name)).collect();
     let names: Vec<&str> = TESTS.iter().map(|test| test.name).collect();
     ensure!(!tests.is_empty(), "unknown test; known: {}", names.join(", "));
     let own = match args.url {
@@ -164,8 +175,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let single = wrk.add_script("line.lua", "")?;
     let batch = wrk.add_script("lines.lua", BATCH_SCRIPT)?;
     let mut figures = Figures::default();
-    for &connections in &args.connections {
-        for round in 1..=args.rounds {
+    for &connections in &args.load.connections {
+        for round in 1..=args.load.rounds {
             let mut servers = Vec::new();
             for (spec, program) in &programs {
                 servers.push((contender(spec), Server::start(spec, program)?));
@@ -178,7 +189,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                     script,
                     connections,
                     depth: test.depth,
-                    seconds: args.seconds,
+                    seconds: args.load.seconds,
                     database: own.as_ref(),
                 };
                 for (contender, server) in &mut servers {

@@ -8,7 +8,7 @@ use marmota::store::action::block_on;
 
 use crate::foreign::{MarmotaText, entry, required};
 use crate::handles::{self, MarmotaHandle, Object};
-use crate::store::lend_text;
+use crate::store::lend_text_to;
 
 /// A connection to the services of a process.
 struct ClientObject(Client);
@@ -55,16 +55,10 @@ pub extern "C" fn marmota_client_call(
     length: Option<&mut MaybeUninit<usize>>,
 ) -> i32 {
     entry(|| {
-        let json = required(json, "json")?;
         let client = handles::find::<ClientObject>(client)?;
         let (method, arguments) = (method.get("method")?, arguments.get("arguments")?);
         let result = block_on(client.0.call_json(method, arguments))?;
-        let (at, bytes) = lend_text(&result)?;
-        json.write(at);
-        if let Some(length) = length {
-            length.write(bytes);
-        }
-        Ok(())
+        lend_text_to(&result, (json, "json"), length)
     })
 }
 

@@ -167,6 +167,21 @@ pub(crate) fn lend_text(text: &str) -> Result<(*const c_char, usize), Failure> {
     Ok(row.map_or((c"".as_ptr(), 0), |(row, _)| text_of(row)))
 }
 
+/// Lends a text, and writes it to the places of a caller, of which the second may be missing.
+pub(crate) fn lend_text_to(
+    text: &str,
+    (out, name): (Option<&mut MaybeUninit<*const c_char>>, &str),
+    length: Option<&mut MaybeUninit<usize>>,
+) -> Result<(), Failure> {
+    let out = required(out, name)?;
+    let (at, bytes) = lend_text(text)?;
+    out.write(at);
+    if let Some(length) = length {
+        length.write(bytes);
+    }
+    Ok(())
+}
+
 /// The text of a lent value.
 fn text_of(value: *const MarmotaValue) -> (*const c_char, usize) {
     // SAFETY: `value` was lent by this thread just now, and nothing has replaced it.

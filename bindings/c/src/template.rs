@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::foreign::{MarmotaText, entry, required};
 use crate::handles::{self, MarmotaHandle, Object};
-use crate::store::lend_text;
+use crate::store::lend_text_to;
 
 struct TemplateObject(Template<'static>);
 
@@ -67,7 +67,7 @@ impl Content for Json<'_> {
         name: &str,
         encoder: &mut E,
     ) -> Result<bool, E::Error> {
-        self.member(name).map_or(Ok(false), |value| value.render_escaped(encoder).map(|()| true))
+        self.with_member(name, |value| value.render_escaped(encoder))
     }
 
     fn render_field_unescaped<E: Encoder>(
@@ -76,7 +76,7 @@ impl Content for Json<'_> {
         name: &str,
         encoder: &mut E,
     ) -> Result<bool, E::Error> {
-        self.member(name).map_or(Ok(false), |value| value.render_unescaped(encoder).map(|()| true))
+        self.with_member(name, |value| value.render_unescaped(encoder))
     }
 
     fn render_field_section<C, E>(
@@ -90,8 +90,7 @@ impl Content for Json<'_> {
         C: ContentSequence,
         E: Encoder,
     {
-        self.member(name)
-            .map_or(Ok(false), |value| value.render_section(section, encoder).map(|()| true))
+        self.with_member(name, |value| value.render_section(section, encoder))
     }
 
     fn render_field_inverse<C, E>(
@@ -105,15 +104,18 @@ impl Content for Json<'_> {
         C: ContentSequence,
         E: Encoder,
     {
-        // A member that is missing is false, too.
-        self.member(name)
-            .map_or(Ok(false), |value| value.render_inverse(section, encoder).map(|()| true))
+        self.with_member(name, |value| value.render_inverse(section, encoder))
     }
 }
 
 impl<'a> Json<'a> {
-    fn member(&self, name: &str) -> Option<Json<'a>> {
-        self.0.get(name).map(Json)
+    /// Renders a member. Returns false if it is missing: the template takes it for false.
+    fn with_member<E>(
+        &self,
+        name: &str,
+        render: impl FnOnce(Json<'a>) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        self.0.get(name).map_or(Ok(false), |value| render(Json(value)).map(|()| true))
     }
 
     /// Writes a value that is not a text: null as nothing, others as JSON.
@@ -157,17 +159,11 @@ pub extern "C" fn marmota_template_render(
     length: Option<&mut MaybeUninit<usize>>,
 ) -> i32 {
     entry(|| {
-        let text = required(text, "text")?;
         let template = handles::find::<TemplateObject>(template)?;
         let content: Value = serde_json::from_str(json.get("json")?).map_err(|error| {
             Error::new(ErrorKind::Invalid, format!("the content is not JSON: {error}"))
         })?;
-        let (at, bytes) = lend_text(&template.0.render(&Json(&content)))?;
-        text.write(at);
-        if let Some(length) = length {
-            length.write(bytes);
-        }
-        Ok(())
+        lend_text_to(&template.0.render(&Json(&content)), (text, "text"), length)
     })
 }
 

@@ -477,7 +477,7 @@ impl Field {
         if !self.key_of.is_empty() && !matches!(self.shape, Shape::Text | Shape::Other) {
             problems.at_span(
                 self.of_span,
-                "a key of several fields is a text that the store makes of them: its type must be \
+                "a composite key is a text that the store makes of its fields: the type must be \
                  `String`",
             );
         }

@@ -91,7 +91,7 @@
 //! | attribute | for | meaning |
 //! |---|---|---|
 //! | `key` | `i64`, `Uuid`, `String` | the key; default: the field called `id` |
-//! | `key(playlist, track)` | `String` | a key of several fields; the store makes its text of their values |
+//! | `key(playlist, track)` | `String` | a composite key; the store makes its text of their values |
 //! | `rename = "type"` | any | the name of the column and of the JSON member |
 //! | `was = "old_name"` | any | the previous name of the column, which is renamed with its values |
 //! | `unique` | any | no two rows have the same value (NULLs excepted) |
@@ -196,7 +196,7 @@ use syn::{DeriveInput, ItemFn, ItemTrait, parse_macro_input};
 /// # The key
 /// The key is the field with `key`, otherwise the field called `id`. Its type determines which side
 /// generates a value: the engine for `i64`, the store for `Uuid` (version 7, RFC 9562), the caller
-/// for `String`. A key of several fields is a `String` with `key(…)`: the store makes it of their
+/// for `String`. A composite key is a `String` with `key(…)`: the store makes it of their
 /// values, and so does the function `key_of`.
 ///
 /// ```

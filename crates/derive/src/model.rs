@@ -218,7 +218,7 @@ impl Model {
         if let [name] = names.as_slice() {
             problems.at(
                 name,
-                "a key of several fields has two or more; for a key of one field, write \
+                "a composite key has two or more fields; for a key of one field, write \
                  `#[model(key)]` on it",
             );
         }

@@ -1,4 +1,4 @@
-//! The names of indexes of models.
+//! The indexes of models, and their names.
 
 use marmota_model::{Index, Table};
 
@@ -9,6 +9,18 @@ use crate::name::hash;
 #[must_use]
 pub fn index_columns(table: &Table, index: &Index) -> Vec<String> {
     index.fields.iter().map(|&field| table.fields()[field].name.to_string()).collect()
+}
+
+/// Returns the indexes that a table needs in addition to its primary key, which is over the fields of
+/// a composite key.
+#[must_use]
+pub fn added_indexes(table: &Table) -> Vec<Index> {
+    let is_of_key = |index: &Index| {
+        index.unique && index.filter.is_none() && *index.fields == *table.key_fields()
+    };
+    let mut indexes = table.indexes();
+    indexes.retain(|index| !is_of_key(index));
+    indexes
 }
 
 /// Returns the name of an index. Its colons prevent conflicts with other names. The name of a

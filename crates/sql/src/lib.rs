@@ -21,7 +21,7 @@ pub use filter::{
 pub use group::{groups_sql, list_each_sql, shape_groups};
 pub use index_condition::condition_of;
 pub use index_filter::{existing_filter, has_same_filter, index_filter_sql};
-pub use index_name::{index_columns, index_name, is_implicit, is_ours};
+pub use index_name::{added_indexes, index_columns, index_name, is_implicit, is_ours};
 pub use name::{bounded, on_delete, on_delete_of, quoted};
 pub use servers::{LastServer, TargetServer, split_servers};
 pub use steps::TableSteps;

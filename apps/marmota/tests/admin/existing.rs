@@ -108,7 +108,7 @@ fn forty_tables_of_postgresql_are_listed_and_some_edited() {
             edit(&page, &program, table, "name", "changed").await;
         }
         edit(&page, &program, "Order", "select", "another word").await;
-        // Keys of several columns.
+        // Composite keys.
         edit(&page, &program, "pair", "note", "of a pair").await;
         edit(&page, &program, "visit", "note", "of a visit").await;
         page.close().await;

@@ -15,7 +15,7 @@ use parking_lot::RwLock;
 use crate::foreign::{MarmotaNumbers, MarmotaText, entry, required};
 use crate::handles::{self, MarmotaHandle, Object};
 use crate::status::Failure;
-use crate::store::lend_text;
+use crate::store::lend_text_to;
 use crate::value::{self, MarmotaValue};
 
 /// The lists of fields whose writers are kept.
@@ -207,7 +207,6 @@ pub extern "C" fn marmota_columns_json(
     length: Option<&mut MaybeUninit<usize>>,
 ) -> i32 {
     entry(|| {
-        let json = required(json, "json")?;
         let object = handles::find::<ColumnsObject>(columns)?;
         let rows = rows.get(count, "rows")?;
         rows.iter().try_for_each(|row| object.check_row(*row))?;
@@ -215,12 +214,7 @@ pub extern "C" fn marmota_columns_json(
         object.writer(fields.get("fields")?)?.array(&mut text, rows.iter().copied());
         let text = String::from_utf8(text)
             .map_err(|error| Error::new(ErrorKind::Bug, error.to_string()))?;
-        let (at, bytes) = lend_text(&text)?;
-        json.write(at);
-        if let Some(length) = length {
-            length.write(bytes);
-        }
-        Ok(())
+        lend_text_to(&text, (json, "json"), length)
     })
 }
 

@@ -11,7 +11,7 @@ use marmota::{Error, ErrorKind};
 use crate::foreign::{MarmotaBytes, MarmotaContext, MarmotaText, entry, required};
 use crate::handles::{self, MarmotaHandle, REQUEST};
 use crate::status::{self, Failure, MARMOTA_OK};
-use crate::store::lend_text;
+use crate::store::lend_text_to;
 
 /// Answers a request. `request` is valid until it returns, on its thread. It returns MARMOTA_OK for the
 /// answer that it made, or the code of a call that failed: the client gets that error as a problem
@@ -128,21 +128,6 @@ fn with_answer(
     })
 }
 
-/// Writes a text of a request for the caller.
-fn lend_to(
-    text: &str,
-    out: Option<&mut MaybeUninit<*const c_char>>,
-    length: Option<&mut MaybeUninit<usize>>,
-) -> Result<(), Failure> {
-    let out = required(out, "text")?;
-    let (at, bytes) = lend_text(text)?;
-    out.write(at);
-    if let Some(length) = length {
-        length.write(bytes);
-    }
-    Ok(())
-}
-
 /// Returns the method of a request, such as "GET". `length` may be null.
 ///
 /// Ownership: the text is lent until the thread's next call but one that lends.
@@ -153,7 +138,9 @@ pub extern "C" fn marmota_request_method(
     text: Option<&mut MaybeUninit<*const c_char>>,
     length: Option<&mut MaybeUninit<usize>>,
 ) -> i32 {
-    entry(|| with_request(request, |request| lend_to(request.method_name(), text, length)))
+    entry(|| {
+        with_request(request, |request| lend_text_to(request.method_name(), (text, "text"), length))
+    })
 }
 
 /// Returns the path of a request, as it was sent. `length` may be null.
@@ -166,7 +153,7 @@ pub extern "C" fn marmota_request_path(
     text: Option<&mut MaybeUninit<*const c_char>>,
     length: Option<&mut MaybeUninit<usize>>,
 ) -> i32 {
-    entry(|| with_request(request, |request| lend_to(request.path(), text, length)))
+    entry(|| with_request(request, |request| lend_text_to(request.path(), (text, "text"), length)))
 }
 
 /// Returns a part of the path by its name in the pattern, or a parameter of the query; decoded.
@@ -185,7 +172,7 @@ pub extern "C" fn marmota_request_param(
         with_request(request, |request| {
             let name = name.get("name")?;
             match request.param(name).or_else(|| request.query_param(name)) {
-                Some(value) => lend_to(&value, text, length),
+                Some(value) => lend_text_to(&value, (text, "text"), length),
                 None => Err(missing("parameter", name)),
             }
         })
@@ -208,7 +195,7 @@ pub extern "C" fn marmota_request_header(
         with_request(request, |request| {
             let name = name.get("name")?;
             match request.header_text(name) {
-                Some(value) => lend_to(value, text, length),
+                Some(value) => lend_text_to(value, (text, "text"), length),
                 None => Err(missing("header", name)),
             }
         })

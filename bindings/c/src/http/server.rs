@@ -29,7 +29,7 @@ struct ServerState {
     threads: Option<usize>,
     router: Option<Router>,
     routes: usize,
-    services: Services,
+    services: Option<Services>,
     running: Option<RunningServer>,
 }
 
@@ -66,7 +66,7 @@ pub extern "C" fn marmota_server_new(
             threads: None,
             router: Some(Router::new()),
             routes: 0,
-            services: Services::new(),
+            services: None,
             running: None,
         };
         server.write(handles::add(ServerObject(Mutex::new(state)))?);
@@ -207,7 +207,8 @@ pub extern "C" fn marmota_server_service(
     entry(|| {
         let hosted = service::hosted(contract.get("contract")?, handler, context)?;
         configure(server, |state| {
-            state.services = state.services.clone().service(hosted)?;
+            let services = state.services.clone().unwrap_or_default();
+            state.services = Some(services.service(hosted)?);
             Ok(())
         })
     })
@@ -225,7 +226,10 @@ pub extern "C" fn marmota_server_start(server: MarmotaHandle) -> i32 {
                 bound = bound.threads_per_listener(threads);
             }
             let router = state.router.take().unwrap_or_default();
-            let router = router.nest("", state.services.router_at("/services"));
+            let router = match state.services.take() {
+                Some(services) => router.nest("", services.router_at("/services")),
+                None => router,
+            };
             state.running = Some(bound.start(router).map_err(of_server)?);
             Ok(())
         })

@@ -55,7 +55,7 @@ impl RowQuery {
     }
 
     /// Returns the order with the key appended, so that it is total and a page can start after any
-    /// row. A key of several fields is replaced by them.
+    /// row. A composite key is replaced by them.
     ///
     /// ```
     /// # use marmota_model::{Field, Kind, Role, Schema, Table};

@@ -134,7 +134,7 @@ impl Schema {
         }
     }
 
-    /// Makes the key of several fields: adds a field `name` with the text that names a row, such as
+    /// Makes a composite key: adds a field `name` with the text that names a row, such as
     /// `1,3402`. `fields` has the positions of the key's fields, in the order of the key.
     ///
     /// - The text has the values of the fields, with `,` between them. `%` and `,` inside of a value

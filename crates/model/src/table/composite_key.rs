@@ -1,4 +1,4 @@
-//! Keys of several fields: the text that names a row, made of the values of the key's fields.
+//! Composite keys: the text that names a row, made of the values of the key's fields.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use crate::schema::text;
 use crate::value::json::write_value;
 use crate::{Collation, Field, KeyKind, Kind, Role, Schema, Value, ValueForm, ValueRef};
 
-/// Returns the text of a key of several fields: their values in order, with `,` between them. `%`
+/// Returns the text of a composite key: their values in order, with `,` between them. `%`
 /// and `,` inside of a value are percent-encoded.
 ///
 /// ```
@@ -92,6 +92,13 @@ impl Table {
         !self.schema.key_fields.is_empty()
     }
 
+    /// Returns true for the field with the text of a composite key, which an engine need not store.
+    #[inline]
+    #[must_use]
+    pub fn is_text_of_key(&self, position: usize) -> bool {
+        position == self.key() && self.has_composite_key()
+    }
+
     /// Returns true if the store makes the keys of new rows: UUIDs, and the texts of composite keys.
     #[must_use]
     pub fn makes_keys(&self) -> bool {
@@ -105,7 +112,7 @@ impl Table {
         self.schema.key_order()
     }
 
-    /// Returns the text of a row's key of several fields; `None` if the key is one field, or the
+    /// Returns the text of a row's composite key; `None` if the key is one field, or the
     /// row lacks a value of it.
     ///
     /// ```
@@ -124,7 +131,7 @@ impl Table {
         (has_all && !values.is_empty()).then(|| key_text(&values))
     }
 
-    /// Returns the values of the fields of a key of several fields, for conditions of engines that
+    /// Returns the values of the fields of a composite key, for conditions of engines that
     /// do not store its text; empty if the key is one field. For a text that no row of the table can
     /// have, all values are NULL, which equals no value.
     ///
@@ -192,7 +199,7 @@ impl Table {
     }
 }
 
-/// Checks the fields of a key of several fields. Returns the field at fault, and the reason.
+/// Checks the fields of a composite key. Returns the field at fault, and the reason.
 pub(super) fn check(schema: &Schema) -> Result<(), (Option<&Field>, &'static str)> {
     let fields = &schema.key_fields;
     if fields.is_empty() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use marmota_model::{
     Field, FieldSet, Index, KeyKind, Kind, OnDelete, Result, Table, Timestamp, ValueRef,
 };
-use marmota_sql::{TableSteps, has_same_filter, is_implicit, quoted};
+use marmota_sql::{TableSteps, added_indexes, has_same_filter, is_implicit, quoted};
 use marmota_store::plan::{PlanStep, StepEffect, TableChange};
 
 use super::Preparing;
@@ -16,7 +16,6 @@ use super::definition::{self, create_index, index_name};
 use super::layout::{Layout, LayoutColumn, LayoutIndex, LayoutReference};
 use crate::statement::column::{compared, is_folded, pg_type};
 use crate::statement::index_filter::index_filter;
-use crate::statement::key::is_text_of_key;
 use crate::statement::sql_words::{sql_literal, sql_type};
 use crate::wire::value::PgType;
 
@@ -82,7 +81,7 @@ impl Comparison<'_> {
             }
         }
         self.steps.step(TableChange::AddTable, StepEffect::Safe, statements);
-        for index in definition::indexes(table) {
+        for index in added_indexes(table) {
             self.steps.add_index(&index, create_index(table, &index, FieldSet::EMPTY), None);
         }
     }
@@ -141,7 +140,7 @@ impl Comparison<'_> {
             }
         }
         for position in fields.clone() {
-            if columns[position].is_none() && !is_text_of_key(self.steps.table, position) {
+            if columns[position].is_none() && !self.steps.table.is_text_of_key(position) {
                 self.add_column(run, position)?;
             }
         }
@@ -305,7 +304,7 @@ impl Comparison<'_> {
         columns: &[Option<&LayoutColumn>],
     ) -> Result<()> {
         let table = self.steps.table;
-        let wanted = definition::indexes(table);
+        let wanted = added_indexes(table);
         let ours = |name: &str| self.steps.is_ours(name);
         let going: Vec<String> = layout
             .indexes

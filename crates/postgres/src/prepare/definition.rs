@@ -6,19 +6,8 @@ use marmota_sql::on_delete;
 
 use crate::statement::column::{compared, name, pg_type};
 use crate::statement::index_filter::index_filter;
-use crate::statement::key::is_text_of_key;
 use crate::statement::sql_words::{bounded, quoted, sql_literal, sql_type};
 use crate::wire::value::PgType;
-
-/// Returns the indexes that a table needs in addition to its primary key.
-pub(super) fn indexes(table: &Table) -> Vec<Index> {
-    let is_of_key = |index: &Index| {
-        index.unique && index.filter.is_none() && *index.fields == *table.key_fields()
-    };
-    let mut indexes = table.indexes();
-    indexes.retain(|index| !is_of_key(index));
-    indexes
-}
 
 /// Returns the name of an index.
 pub(super) fn index_name(table: &Table, index: &Index) -> String {
@@ -49,7 +38,7 @@ pub(super) fn create_index(table: &Table, index: &Index, collated: FieldSet) -> 
 /// Returns the statement that creates a table without its references.
 pub(super) fn create_table(table: &Table) -> String {
     let mut columns: Vec<String> = (0..table.fields().len())
-        .filter(|&position| !is_text_of_key(table, position))
+        .filter(|&position| !table.is_text_of_key(position))
         .map(|position| column(table, position, table.default(position).map(sql_literal)))
         .collect();
     if table.has_composite_key() {

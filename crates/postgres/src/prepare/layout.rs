@@ -5,7 +5,6 @@ use marmota_model::{Field, OnDelete, Result, Table};
 use marmota_sql::on_delete_of;
 
 use super::Preparing;
-use crate::statement::key::is_text_of_key;
 use crate::statement::search;
 use crate::statement::sql_words::{literal, quoted, sql_type};
 use crate::wire::value::PgType;
@@ -206,7 +205,7 @@ impl Layout {
 
     /// As [`Self::column_of`], by the position of the field. The text of a composite key has none.
     pub(super) fn column_at(&self, table: &Table, position: usize) -> Option<&LayoutColumn> {
-        match is_text_of_key(table, position) {
+        match table.is_text_of_key(position) {
             true => None,
             false => self.column_of(&table.fields()[position]),
         }

@@ -8,7 +8,7 @@ use marmota_model::{
     self as model, Collation, Error, ErrorKind, Field, Kind, Result, Table, ValueRef, Violation,
 };
 
-use super::key::{is_text_of_key, stored, text_sql};
+use super::key::{stored, text_sql};
 use super::sql_words::quoted;
 use crate::wire::backend::Row;
 use crate::wire::value::{self, PgType};
@@ -94,7 +94,7 @@ pub(crate) fn sorted(field: &Field, is_collated: bool) -> String {
 
 /// Returns a field's name in SQL, or the expression of the text of a composite key.
 pub(crate) fn name(table: &Table, position: usize) -> String {
-    match is_text_of_key(table, position) {
+    match table.is_text_of_key(position) {
         true => text_sql(table, ""),
         false => quoted(&table.fields()[position].name),
     }

@@ -10,7 +10,7 @@ use marmota_model::{
 use marmota_sql::{SqlWriter, each_condition, filter_sql, near_sql, near_values, quoted, sign};
 
 use crate::statement::column::{compared_type, is_folded, misfit, name};
-use crate::statement::key::{is_text_of_key, key_condition, key_in_list, put_key, put_keys};
+use crate::statement::key::{key_condition, key_in_list, put_key, put_keys};
 use crate::statement::sql_writer::Sql;
 use crate::statement::{json_path, search};
 use crate::wire::value::{self, PgType};
@@ -38,13 +38,13 @@ impl SqlWriter for Sql {
         match filter {
             // The columns have an index, unlike their text.
             FilterExpr::Compare { field, comparison: Comparison::Equal, .. }
-                if is_text_of_key(table, *field) =>
+                if table.is_text_of_key(*field) =>
             {
                 self.push("(");
                 key_condition(self, table);
                 self.push(")");
             }
-            FilterExpr::In { field, .. } if is_text_of_key(table, *field) => {
+            FilterExpr::In { field, .. } if table.is_text_of_key(*field) => {
                 key_in_list(self, table);
             }
             FilterExpr::Compare { field: position, comparison, .. } => {
@@ -147,11 +147,11 @@ pub(crate) fn put_filter(out: &mut Vec<u8>, table: &Table, filter: &FilterExpr) 
 fn put_condition(out: &mut Vec<u8>, table: &Table, filter: &FilterExpr) -> Result<u16> {
     match filter {
         FilterExpr::Compare { field, comparison: Comparison::Equal, value }
-            if is_text_of_key(table, *field) =>
+            if table.is_text_of_key(*field) =>
         {
             return put_key(out, table, value.as_ref());
         }
-        FilterExpr::In { field, values } if is_text_of_key(table, *field) => {
+        FilterExpr::In { field, values } if table.is_text_of_key(*field) => {
             return put_keys(out, table, values);
         }
         FilterExpr::Compare { field, value, .. } => {

@@ -8,11 +8,6 @@ use super::sql_words::quoted;
 use super::sql_writer::Sql;
 use crate::wire::value;
 
-/// Returns true for a field that is not a column.
-pub(crate) fn is_text_of_key(table: &Table, position: usize) -> bool {
-    position == table.key() && table.has_composite_key()
-}
-
 /// Returns the fields of a row that are given and are columns.
 pub(crate) fn stored(table: &Table, row: &[ValueRef<'_>]) -> FieldSet {
     let present = FieldSet::present(row);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use marmota_model::{FieldSet, Table};
 
 use crate::statement::column::{compared, sorted};
-use crate::statement::key::{is_text_of_key, text_sql};
+use crate::statement::key::text_sql;
 
 /// The text of a statement being written.
 #[derive(Debug, Default)]
@@ -59,7 +59,7 @@ impl Sql {
 
     /// Returns the expression by which a field is compared.
     pub(crate) fn compared(&self, table: &Table, position: usize) -> String {
-        match is_text_of_key(table, position) {
+        match table.is_text_of_key(position) {
             true => text_sql(table, ""),
             false => compared(&table.fields()[position], self.is_collated(position)),
         }
@@ -67,7 +67,7 @@ impl Sql {
 
     /// Returns the expression by which a field is sorted.
     pub(crate) fn sorted(&self, table: &Table, position: usize) -> String {
-        match is_text_of_key(table, position) {
+        match table.is_text_of_key(position) {
             true => text_sql(table, ""),
             false => sorted(&table.fields()[position], self.is_collated(position)),
         }

@@ -1,4 +1,4 @@
-//! Keys of several fields over REST: paths, lists, cursors, conditions, batches, live lists and the
+//! Composite keys over REST: paths, lists, cursors, conditions, batches, live lists and the
 //! documents.
 
 use marmota_http::Server;

@@ -4,7 +4,7 @@
 //! NULLs, dropped columns, indexes.
 
 use marmota_model::{Collation, Field, Index, KeyKind, Kind, OnDelete, Table, Timestamp, ValueRef};
-use marmota_sql::{TableSteps, has_same_filter, index_name, is_implicit, quoted};
+use marmota_sql::{TableSteps, added_indexes, has_same_filter, index_name, is_implicit, quoted};
 use marmota_store::plan::{PlanStep, StepEffect, TableChange};
 
 use super::definition::{self, create_index};
@@ -59,7 +59,7 @@ impl Comparison<'_> {
             StepEffect::Safe,
             vec![definition::create_table(table)],
         );
-        for index in definition::indexes(table) {
+        for index in added_indexes(table) {
             self.steps.add_index(&index, create_index(table, &index), None);
         }
     }
@@ -324,7 +324,7 @@ impl Comparison<'_> {
         columns: &[Option<&LayoutColumn>],
     ) -> Result<(), Failure> {
         let table = self.steps.table;
-        let wanted = definition::indexes(table);
+        let wanted = added_indexes(table);
         for index in &layout.indexes {
             let goes = !self.rebuilds
                 && wanted.iter().all(|wanted| index_name(table, wanted) != index.name);

@@ -54,16 +54,6 @@ pub(super) fn column(table: &Table, position: usize, default: Option<String>) ->
     sql
 }
 
-/// Returns the indexes that a table needs in addition to its primary key.
-pub(super) fn indexes(table: &Table) -> Vec<Index> {
-    let is_of_key = |index: &Index| {
-        index.unique && index.filter.is_none() && *index.fields == *table.key_fields()
-    };
-    let mut indexes = table.indexes();
-    indexes.retain(|index| !is_of_key(index));
-    indexes
-}
-
 /// Returns the statement that creates an index.
 pub(super) fn create_index(table: &Table, index: &Index) -> String {
     let columns: Vec<String> =

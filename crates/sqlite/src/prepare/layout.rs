@@ -2,7 +2,6 @@
 
 use crate::ffi::{Connection, Failure, QUERY_COLUMNS, Row};
 use crate::sql_words::{sql_literal, sql_type};
-use crate::statement::key::is_text_of_key;
 use marmota_model::{Field, Kind, OnDelete, Rule, Table, ValueRef};
 use marmota_sql::{condition_of, on_delete_of, quoted};
 
@@ -136,7 +135,7 @@ impl Layout {
 
     /// Returns the column of a field, by its current or former name.
     pub(super) fn column_of(&self, table: &Table, position: usize) -> Option<&LayoutColumn> {
-        if is_text_of_key(table, position) {
+        if table.is_text_of_key(position) {
             return None;
         }
         let field = &table.fields()[position];

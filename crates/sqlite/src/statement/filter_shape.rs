@@ -15,7 +15,7 @@ use marmota_sql::{
 
 use crate::ffi::{Bound, Run};
 use crate::statement::column::bound_value;
-use crate::statement::key::{field_sql, is_text_of_key, key_condition, key_in_list};
+use crate::statement::key::{field_sql, key_condition, key_in_list};
 use crate::statement::search_index::{index_name, keys_name, match_text};
 
 /// SQLite's own limit, which bounds the time of a pattern match.
@@ -48,14 +48,14 @@ impl FilterShape {
         match filter {
             FilterExpr::Compare { field, comparison, value } => {
                 self.bytes.extend([1, *field as u8, *comparison as u8]);
-                if *comparison == Comparison::Equal && is_text_of_key(table, *field) {
+                if *comparison == Comparison::Equal && table.is_text_of_key(*field) {
                     self.made.extend(table.key_values(value.as_ref()));
                 }
             }
             FilterExpr::In { field, values } => {
                 self.bytes.extend([2, *field as u8]);
                 self.bytes.extend((values.len() as u32).to_le_bytes());
-                if is_text_of_key(table, *field) {
+                if table.is_text_of_key(*field) {
                     self.made.extend(values.iter().flat_map(|key| table.key_values(key.as_ref())));
                 }
             }
@@ -180,7 +180,7 @@ impl SqlWriter for Sql {
 
     fn condition(&mut self, table: &Table, filter: &FilterExpr) {
         let name = |field: &usize| field_sql(table, *field);
-        let is_key = |field: &usize| is_text_of_key(table, *field);
+        let is_key = |field: &usize| table.is_text_of_key(*field);
         if let FilterExpr::Near { latitude, longitude, .. } = filter {
             near_sql(self, &name(latitude), &name(longitude), |out| {
                 out.push("?");
@@ -254,11 +254,11 @@ pub(crate) fn bind_filter<'v>(
     each_condition(table, filter, &mut |table, condition| {
         match condition {
             FilterExpr::Compare { field, comparison: Comparison::Equal, .. }
-                if is_text_of_key(table, *field) =>
+                if table.is_text_of_key(*field) =>
             {
                 run.bind_all(made.take(table.key_fields().len()).map(bound_value));
             }
-            FilterExpr::In { field, values } if is_text_of_key(table, *field) => {
+            FilterExpr::In { field, values } if table.is_text_of_key(*field) => {
                 let parts = values.len() * table.key_fields().len();
                 run.bind_all(made.take(parts).map(bound_value));
             }

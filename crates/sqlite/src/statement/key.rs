@@ -9,20 +9,15 @@ use crate::statement::column::{bound, bound_value};
 
 /// Returns the expression of a field: its column, or the text of a composite key.
 pub(crate) fn field_sql(table: &Table, position: usize) -> String {
-    match position == table.key() && table.has_composite_key() {
+    match table.is_text_of_key(position) {
         true => text_sql(table),
         false => quoted(&table.fields()[position].name),
     }
 }
 
-/// Returns true for a field that is not a column.
-pub(crate) fn is_text_of_key(table: &Table, position: usize) -> bool {
-    position == table.key() && table.has_composite_key()
-}
-
 /// Returns the positions of the fields that are columns.
 pub(crate) fn stored(table: &Table) -> impl Iterator<Item = usize> {
-    (0..table.fields().len()).filter(|&position| !is_text_of_key(table, position))
+    (0..table.fields().len()).filter(|&position| !table.is_text_of_key(position))
 }
 
 /// Returns the condition on the key, with a parameter for each of its columns.

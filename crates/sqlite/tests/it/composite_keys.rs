@@ -1,4 +1,4 @@
-//! Keys of several columns: the table has a primary key over them, and no column for their text.
+//! Composite keys: the table has a primary key over them, and no column for their text.
 
 use std::sync::Arc;
 

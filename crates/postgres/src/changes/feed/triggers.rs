@@ -19,7 +19,7 @@ use crate::options::PostgresOptions;
 use crate::options::own_connections::{ACTOR_SETTING, SETTING as CONNECTION_SETTING};
 use crate::prepare::LOCK;
 use crate::statement::column::pg_type;
-use crate::statement::key::{is_text_of_key, text_sql};
+use crate::statement::key::text_sql;
 use crate::statement::sql_words::{literal, quoted};
 use crate::wire::value::PgType;
 
@@ -252,7 +252,7 @@ fn table_sql(schema: &str, commits: &str, name: &str, table: &RecordedTable) -> 
     let function = format!("{schema}.marmota_record_{VERSION}_{number}");
     let fields = table.table().fields();
     let row = |digests| {
-        let column = |(position, field)| match is_text_of_key(table.table(), position) {
+        let column = |(position, field)| match table.table().is_text_of_key(position) {
             true => {
                 format!("pg_catalog.convert_to({}, 'UTF8')", text_sql(table.table(), "r."))
             }

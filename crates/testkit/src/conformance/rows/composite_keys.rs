@@ -1,4 +1,4 @@
-//! Keys of several fields: a row is named by one text, which the store makes of the values of the
+//! Composite keys: a row is named by one text, which the store makes of the values of the
 //! fields; all verbs, orders, batches and feeds use it like any other key.
 
 use marmota_derive::Model;
