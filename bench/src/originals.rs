@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Options of `bench originals`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The folder of a checkout of https://github.com/synopse/mORMot2. Default: the variable
+    /// The folder of a checkout of <https://github.com/synopse/mORMot2>. Default: the variable
     /// MORMOT2_DIR
     #[arg(long, value_name = "DIR")]
     mormot2: Option<PathBuf>,
