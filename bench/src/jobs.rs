@@ -44,6 +44,10 @@ pub(crate) struct Args {
     /// `bench/peers/jobs/river`.
     #[arg(long)]
     river: Option<PathBuf>,
+    /// Measures apalis on the same server: the program that `cargo build --release` makes in
+    /// `bench/peers/jobs/apalis`.
+    #[arg(long)]
+    apalis: Option<PathBuf>,
 }
 
 /// The start of each job, in nanoseconds since the first use; 0 before.
@@ -116,28 +120,30 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             }
         }
     }
-    if let Some(program) = &args.river {
-        let server = server.as_ref().context("--river needs the temporary PostgreSQL server")?;
+    for (name, program) in [("River", &args.river), ("apalis", &args.apalis)] {
+        let Some(program) = program else { continue };
+        let server = server.as_ref().context("a peer needs the temporary PostgreSQL server")?;
         let mut rates = Vec::new();
         for round in 0..args.rounds {
-            eprintln!("river, round {}", round + 1);
-            rates.push(river(program, &server.make_database()?, args.jobs)?);
+            eprintln!("{name}, round {}", round + 1);
+            rates.push(peer(program, &server.make_database()?, args.jobs)?);
         }
         let rate = format!("{:.0}", median(rates));
-        table.add_row(["river", "1,000 at once", "kept", &rate, "", ""]);
+        table.add_row([name, "1,000 at once", "kept", &rate, "", ""]);
     }
     println!("{table}");
     Ok(())
 }
 
-/// Returns the jobs per second of River.
-fn river(program: &Path, url: &str, jobs: usize) -> Result<f64> {
+/// Returns the jobs per second that a peer's program prints.
+fn peer(program: &Path, url: &str, jobs: usize) -> Result<f64> {
     let program = std::path::absolute(program)?;
     let output = Command::new(&program).arg(url).arg(jobs.to_string()).output();
     let output = output.with_context(|| format!("cannot run {}", program.display()))?;
-    ensure!(output.status.success(), "river: {}", String::from_utf8_lossy(&output.stderr));
+    let shown = program.display();
+    ensure!(output.status.success(), "{shown}: {}", String::from_utf8_lossy(&output.stderr));
     let printed = String::from_utf8(output.stdout)?;
-    printed.trim().parse().with_context(|| format!("river has printed {printed:?}"))
+    printed.trim().parse().with_context(|| format!("{shown} has printed {printed:?}"))
 }
 
 fn open(
