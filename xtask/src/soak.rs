@@ -41,6 +41,7 @@ const RUNS: &[Soak] = &[
     Soak { name: "differential-mongodb", program: "differential", arguments: &["--url", "mongodb:", "--plain", "--operations", "5000"] },
     Soak { name: "differential-mongodb-cache", program: "differential", arguments: &["--url", "mongodb:", "--plain", "--operations", "5000", "--cache"] },
     Soak { name: "differential-replica", program: "differential", arguments: &["--url", "replica:", "--operations", "5000"] },
+    Soak { name: "differential-engines", program: "cargo", arguments: &["test", "-p", "marmota-testkit", "--test", "it", "--locked", "random_operations_agree", "--", "--nocapture", "--test-threads", "2"] },
     Soak { name: "disk-full-sqlite", program: "disk_full", arguments: &["--engine", "sqlite"] },
     Soak { name: "disk-full-memory", program: "disk_full", arguments: &["--engine", "memory"] },
     Soak { name: "signals-sqlite", program: "signals", arguments: &["--engine", "sqlite"] },
@@ -105,7 +106,9 @@ impl Soak {
             let is_long = matches!(self.name, "killed-jobs" | "file-kills" | "webhook-kills");
             let mut program = cargo();
             program.args(self.arguments).env("MARMOTA_KILLS", if is_long { "200" } else { "50" });
-            return run(program.env("MARMOTA_FILE_BYTES", (1_u64 << 30).to_string()))
+            // Longer than the 20 s of the daily tests.
+            program.env("MARMOTA_SECONDS", "300");
+            return run(program.env("MARMOTA_FILE_BYTES", (5_u64 << 30).to_string()))
                 .map(|()| Outcome::Passed);
         }
         if self.program == "fuzz" {

@@ -9,6 +9,7 @@ mod step;
 mod tables;
 mod world;
 
+use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use proptest::collection::vec;
@@ -32,15 +33,17 @@ pub fn random_operations_agree(fresh: fn() -> Subject) {
     let budget = Duration::from_secs(setting("MARMOTA_SECONDS", BUDGET_S));
     let first_seed = setting("MARMOTA_SEED", 1);
     let (began, mut seed) = (Instant::now(), first_seed);
+    let mut executed = 0;
     while began.elapsed() < budget {
-        round(fresh, seed, budget);
+        executed += round(fresh, seed, budget);
         seed += 1;
     }
+    println!("seeds {first_seed} to {}: {executed} operations without a difference", seed - 1);
     assert!(seed > first_seed, "there was no time for a single round");
 }
 
-/// Runs the cases of one seed.
-fn round(fresh: fn() -> Subject, seed: u64, budget: Duration) {
+/// Runs the cases of one seed. Returns the number of their steps.
+fn round(fresh: fn() -> Subject, seed: u64, budget: Duration) -> usize {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config = Config {
@@ -52,11 +55,13 @@ fn round(fresh: fn() -> Subject, seed: u64, budget: Duration) {
     };
     let random = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
     let mut runner = TestRunner::new_with_rng(config, random);
+    let executed = Cell::new(0);
     let outcome = runner.run(&vec(steps(), 1..STEPS_MAX), |steps| {
+        executed.set(executed.get() + steps.len());
         compare(fresh, &steps).map_err(TestCaseError::fail)
     });
     match outcome {
-        Ok(()) => {}
+        Ok(()) => executed.get(),
         Err(TestError::Fail(reason, steps)) => panic!(
             "with seed {seed}, the subject differs from the memory engine\n{reason}\n\
              after the steps\n{steps:#?}"

@@ -3,16 +3,19 @@
 use std::ops::ControlFlow;
 
 use marmota_model::json::{JsonCondition, JsonPath, JsonTest};
-use marmota_model::{Comparison, Field, FilterExpr, Kind, Place, Role, Schema, SortKey, Value};
+use marmota_model::{
+    Comparison, Field, FilterExpr, Kind, Place, Quantifier, RelatedFilter, RelationStep, Role,
+    Schema, SortKey, Value,
+};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
-use proptest::sample::select;
+use proptest::sample::{select, subsequence};
 use proptest::strategy::Union;
 
 use marmota_store::operation::OnConflict;
 
-use super::tables::{TABLES, schemas, values};
+use super::tables::{TABLES, aggregates, groupings, references, relations, schemas, values};
 
 /// A write of one row, alone or in a batch.
 #[derive(Clone, Debug)]
@@ -58,6 +61,22 @@ pub(super) enum Step {
         table: usize,
         filter: Option<FilterExpr>,
     },
+    /// Groups by fields of the table and of related rows, with computed values, as text.
+    Group {
+        table: usize,
+        filter: Option<FilterExpr>,
+        by: Vec<&'static str>,
+        select: Vec<&'static str>,
+        limit: Option<u64>,
+    },
+    /// The first rows of each value of a reference, as related rows are read.
+    ListEach {
+        table: usize,
+        filter: Option<FilterExpr>,
+        order: Vec<SortKey>,
+        by: usize,
+        limit: u64,
+    },
     /// A list, page by page.
     Pages {
         table: usize,
@@ -94,7 +113,12 @@ impl Step {
     pub(super) fn is_write(&self) -> bool {
         !matches!(
             self,
-            Self::Get { .. } | Self::List { .. } | Self::Count { .. } | Self::Pages { .. }
+            Self::Get { .. }
+                | Self::List { .. }
+                | Self::ListEach { .. }
+                | Self::Group { .. }
+                | Self::Count { .. }
+                | Self::Pages { .. }
         )
     }
 }
@@ -170,6 +194,13 @@ fn steps_of(table: usize) -> BoxedStrategy<Step> {
     let filter = || filter_of(schema);
     let some_filter = || option::weighted(0.7, filter_of(schema));
     let order = || order_of(schema);
+    let group = (
+        some_filter(),
+        subsequence(groupings(table), 0..3),
+        subsequence(aggregates(table), 1..4),
+        option::of(1..4_u64),
+    );
+    let each = (some_filter(), order(), select(references(table)), 1..4_u64);
     prop_oneof![
         2 => (vec(row_of(schema, 0.1), 0..6), ways()).prop_map(
             move |(rows, on_conflict)| Step::InsertMany { table, rows, on_conflict }
@@ -185,6 +216,12 @@ fn steps_of(table: usize) -> BoxedStrategy<Step> {
             move |(filter, order, rows)| Step::Pages { table, filter, order, rows }
         ),
         1 => some_filter().prop_map(move |filter| Step::Count { table, filter }),
+        1 => group.prop_map(move |(filter, by, select, limit)| {
+            Step::Group { table, filter, by, select, limit }
+        }),
+        1 => each.prop_map(move |(filter, order, by, limit)| {
+            Step::ListEach { table, filter, order, by, limit }
+        }),
     ]
     .boxed()
 }
@@ -241,7 +278,19 @@ fn order_of(schema: &Schema) -> BoxedStrategy<Vec<SortKey>> {
 }
 
 fn filter_of(schema: &Schema) -> BoxedStrategy<FilterExpr> {
-    let leaves = Union::new((0..schema.fields.len()).map(|field| leaf_of(schema, field)));
+    condition_of(schema, 2)
+}
+
+/// Conditions, through at most `steps` relations one after the other.
+fn condition_of(schema: &Schema, steps: usize) -> BoxedStrategy<FilterExpr> {
+    let fields = Union::new((0..schema.fields.len()).map(|field| leaf_of(schema, field)));
+    let relations = if steps == 0 { Vec::new() } else { relations(&schema.name) };
+    let leaves = if relations.is_empty() {
+        fields.boxed()
+    } else {
+        let related = Union::new(relations.into_iter().map(|step| related_of(step, steps - 1)));
+        prop_oneof![3 => fields, 1 => related].boxed()
+    };
     leaves
         .prop_recursive(3, 10, 3, |inner| {
             prop_oneof![
@@ -249,6 +298,26 @@ fn filter_of(schema: &Schema) -> BoxedStrategy<FilterExpr> {
                 vec(inner.clone(), 0..4).prop_map(FilterExpr::And),
                 vec(inner, 0..4).prop_map(FilterExpr::Or),
             ]
+        })
+        .boxed()
+}
+
+/// A condition on the rows to which a step leads.
+fn related_of(step: RelationStep, steps: usize) -> BoxedStrategy<FilterExpr> {
+    let comparison = select(vec![Comparison::Less, Comparison::Equal, Comparison::GreaterOrEqual]);
+    let count = (comparison, 0..3_u32)
+        .prop_map(|(comparison, number)| Quantifier::Count { comparison, number });
+    let quantifier = if step.to_one {
+        Just(Quantifier::Any).boxed()
+    } else {
+        prop_oneof![Just(Quantifier::Any), count].boxed()
+    };
+    let target = schemas().into_iter().find(|schema| schema.name == step.table);
+    let filter = target.map_or(Just(FilterExpr::ALL).boxed(), |it| condition_of(&it, steps));
+    (quantifier, filter)
+        .prop_map(move |(quantifier, filter)| {
+            let step = step.clone();
+            FilterExpr::Related(Box::new(RelatedFilter { step, quantifier, filter }))
         })
         .boxed()
 }

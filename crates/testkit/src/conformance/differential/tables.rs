@@ -1,8 +1,8 @@
 //! The tables of a case, with few values for each field, so that rows conflict and filters match.
 
 use marmota_model::{
-    Collation, Currency, EnumStored, Field, FieldValue, File, Index, KeyKind, Kind, Literal, Role,
-    Rule, Schema, Timestamp, Uuid, Value, Variant,
+    Collation, Currency, EnumStored, Field, FieldValue, File, Index, KeyKind, Kind, Literal,
+    RelationStep, Role, Rule, Schema, Timestamp, Uuid, Value, Variant,
 };
 use marmota_store::StoreBuilder;
 
@@ -86,6 +86,53 @@ fn tag() -> Schema {
         ],
     )
     .indexes(vec![Index::unique(vec![1, 2])])
+}
+
+/// The steps from a table to its related rows.
+pub(super) fn relations(table: &str) -> Vec<RelationStep> {
+    let step = |table: &'static str, local, target, to_one| RelationStep {
+        table: table.into(),
+        local,
+        target,
+        to_one,
+    };
+    match table {
+        "maker" => vec![step("part", 0, 8, false)],
+        "part" => vec![
+            step("maker", 8, 0, true),
+            step("part", 9, 0, true),
+            step("part", 0, 9, false),
+            step("tag", 0, 1, false),
+        ],
+        _ => vec![step("part", 1, 0, true)],
+    }
+}
+
+/// The fields by which rows are grouped, some of them of related rows.
+pub(super) fn groupings(table: usize) -> Vec<&'static str> {
+    match table {
+        0 => vec!["floor", "mark"],
+        1 => vec!["flag", "day", "colour", "maker", "maker.floor", "parent.maker.mark"],
+        _ => vec!["part", "colour", "time", "part.level", "part.maker.floor"],
+    }
+}
+
+/// The values that are computed for a group. Sums of floats depend on the order of the rows.
+pub(super) fn aggregates(table: usize) -> Vec<&'static str> {
+    match table {
+        0 => vec!["count", "count(mark)", "sum(floor)", "avg(floor)", "max(floor)"],
+        1 => vec!["count", "sum(level)", "avg(level)", "min(day)", "max(ratio)", "count(maker)"],
+        _ => vec!["count", "min(at)", "max(time)", "count(colour)"],
+    }
+}
+
+/// The fields by which the first rows of each value are read.
+pub(super) fn references(table: usize) -> Vec<usize> {
+    match table {
+        0 => vec![2],
+        1 => vec![8, 9],
+        _ => vec![1],
+    }
 }
 
 /// The values that a field is set to and compared with, without NULL. The first two are the most

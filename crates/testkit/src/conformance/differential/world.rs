@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use marmota_model::{
-    Error, ErrorKind, KeyKind, Kind, NoRows, Result, RowQuery, RowSource, Scratch, Table, Value,
-    ValueRef,
+    Error, ErrorKind, FilterExpr, GroupQuery, KeyKind, Kind, NoRows, Result, RowQuery, RowSource,
+    Scratch, Table, Value, ValueRef,
 };
 use marmota_store::operation::{OnConflict, Operation, Outcome};
 use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
@@ -88,6 +88,13 @@ impl<'s> World<'s> {
                 filter.as_ref().map_or(Ok(()), |filter| filter.check(table)).and_then(|()| {
                     self.run(&mut Operation::Count { table, filter: filter.as_ref() })
                 })
+            }
+            Step::Group { table, filter, by, select, limit } => {
+                self.group(*table, filter.clone(), by, select, *limit)
+            }
+            Step::ListEach { table, filter, order, by, limit } => {
+                let (filter, order) = (filter.clone(), order.clone());
+                self.list_each(*table, &RowQuery { filter, order, ..RowQuery::new() }, *by, *limit)
             }
             Step::Pages { table, filter, order, rows } => {
                 let (filter, order) = (filter.clone(), order.clone());
@@ -255,6 +262,38 @@ impl<'s> World<'s> {
         let outcome = self.scope().run(&mut Operation::List { table, query }, &mut sink)?;
         assert_eq!(outcome.rows, rows, "rows lent are rows counted");
         Ok(text)
+    }
+
+    /// Reads the first rows of each value of a field, in the order of the values: between rows with
+    /// different ones, the order is the engine's.
+    fn list_each(&self, table: usize, query: &RowQuery, by: usize, limit: u64) -> Result<String> {
+        let (table, mut rows) = (&self.tables[table], Vec::new());
+        query.check(table)?;
+        let mut sink = |row: &[ValueRef<'_>]| {
+            rows.push((format!("{:?}", row[by]), format!("\n  {row:?}")));
+            CONTINUE
+        };
+        self.scope().run(&mut Operation::ListEach { table, query, by, limit }, &mut sink)?;
+        rows.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Ok(rows.into_iter().map(|(_, row)| row).collect())
+    }
+
+    fn group(
+        &self,
+        table: usize,
+        filter: Option<FilterExpr>,
+        by: &[&str],
+        select: &[&str],
+        limit: Option<u64>,
+    ) -> Result<String> {
+        let table = &self.tables[table];
+        let mut query = GroupQuery { filter, limit, ..GroupQuery::new() };
+        if !by.is_empty() {
+            query.group_by(table, &by.join(","))?;
+        }
+        query.select(table, &select.join(","))?;
+        let groups = self.scope().list_records(table).group(query).run()?;
+        Ok(groups.iter().map(|group| format!("\n  {:?}", group.values())).collect())
     }
 
     fn pages(&self, table: usize, mut query: RowQuery) -> Result<String> {
