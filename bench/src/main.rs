@@ -56,7 +56,7 @@ enum Suite {
     Replication(replication::Args),
     /// Live queries: the time to events of many subscribers, compared with PocketBase
     Live(live::Args),
-    /// How cost grows with the number of rows, on each engine
+    /// How cost grows with rows, batches, tables, tenants, threads, connections and bodies
     Scale(scale::Args),
 }
 

@@ -1,118 +1,188 @@
-//! How cost grows with the number of rows: each operation on tables of 10,000 rows and more, with the
-//! growth that is expected of it, and the size at which it grows faster.
+//! How cost grows with a size: the rows of a table, the rows of a batch, tables, tenants, threads,
+//! connections, bodies. Each operation is measured at sizes that grow tenfold, with the growth that is
+//! expected of it, and the size from which it grows faster.
 
+mod batches;
+mod bodies;
+mod connections;
 mod growth;
-mod measures;
 mod plot;
-mod subject;
+mod point;
+mod rows;
+mod tables;
+mod tenants;
+mod threads;
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
+use clap::ValueEnum;
 use comfy_table::{Table as TextTable, presets};
 
 use growth::bend;
-use measures::MEASURES;
-use plot::Curve;
-use subject::{ENGINES, Subject};
-
-/// The smallest table.
-const ROWS_MIN: u64 = 10_000;
+use point::{Curve, Point};
 
 /// Options of `bench scale`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Rows of the largest table. The tables have 10,000 rows, and ten times as many each.
-    #[arg(long, default_value_t = 1_000_000)]
-    rows_max: u64,
-    /// Measure only engines that begin with this name: sqlite, memory, postgres.
+    /// What grows
+    #[arg(long, value_enum, default_value_t = By::Rows)]
+    by: By,
+    /// The largest size. Default: the last of the suite's sizes
+    #[arg(long)]
+    max: Option<u64>,
+    /// Measure only engines that begin with this name, such as sqlite
     #[arg(long, default_value = "")]
     engine: String,
-    /// A folder for a plot of each engine, as SVG.
+    /// A folder for a plot of each engine, as SVG
     #[arg(long)]
     plots: Option<PathBuf>,
+    /// Measures only this size, and prints the points as JSON. Each size has a process of its own, so
+    /// that the memory of one is not that of another.
+    #[arg(long, hide = true)]
+    size: Option<u64>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum By {
+    /// Rows of a table
+    Rows,
+    /// Rows of one call of `insert_many`
+    Batches,
+    /// Tables of a store
+    Tables,
+    /// Tenants with a database each
+    Tenants,
+    /// Threads that use one store
+    Threads,
+    /// Connections to a server
+    Connections,
+    /// Bytes of a body
+    Bodies,
+}
+
+/// A size that grows, and what is measured at each.
+struct Dimension {
+    /// The unit of the sizes, in the plural.
+    unit: &'static str,
+    /// The smallest size, the factor between sizes, and the largest size.
+    sizes: (u64, u64, u64),
+    /// What is measured: engines of stores, or one name.
+    engines: &'static [&'static str],
+    /// Measures a size on an engine: the same points at each size, in the same order.
+    measure: fn(&str, u64) -> Result<Vec<Point>>,
+}
+
+impl By {
+    const fn dimension(self) -> &'static Dimension {
+        match self {
+            Self::Rows => &rows::DIMENSION,
+            Self::Batches => &batches::DIMENSION,
+            Self::Tables => &tables::DIMENSION,
+            Self::Tenants => &tenants::DIMENSION,
+            Self::Threads => &threads::DIMENSION,
+            Self::Connections => &connections::DIMENSION,
+            Self::Bodies => &bodies::DIMENSION,
+        }
+    }
+
+    /// Returns the value of `--by`.
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// Measures a size in a process of its own.
+    fn measured(self, engine: &str, size: u64) -> Result<Vec<Point>> {
+        let program = std::env::current_exe()?;
+        let size = size.to_string();
+        let output = Command::new(program)
+            .args(["scale", "--by", &self.name(), "--engine", engine, "--size", &size])
+            .stderr(Stdio::inherit())
+            .output()?;
+        ensure!(output.status.success(), "the process that measures has failed: {}", output.status);
+        Ok(serde_json::from_slice(&output.stdout)?)
+    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    if args.rows_max < ROWS_MIN {
-        bail!("--rows-max is {}: it must be at least {ROWS_MIN}", args.rows_max);
+    let dimension = args.by.dimension();
+    if let Some(size) = args.size {
+        let points = (dimension.measure)(&args.engine, size)?;
+        println!("{}", serde_json::to_string(&points)?);
+        return Ok(());
     }
-    let sizes: Vec<u64> = std::iter::successors(Some(ROWS_MIN), |rows| rows.checked_mul(10))
-        .take_while(|&rows| rows <= args.rows_max)
-        .collect();
-    let engines = || ENGINES.into_iter().filter(|engine| engine.starts_with(&args.engine));
+    let (min, factor, max) = dimension.sizes;
+    let max = args.max.unwrap_or(max);
+    if max < min {
+        bail!("--max is {max}: it must be at least {min}");
+    }
+    let sizes = sizes(min, factor, max);
+    let names = dimension.engines;
+    let engines = || names.iter().filter(|engine| engine.starts_with(&args.engine));
     if engines().next().is_none() {
-        bail!("--engine is {}: it must be the beginning of one of {ENGINES:?}", args.engine);
+        bail!("--engine is {}: it must be the beginning of one of {names:?}", args.engine);
     }
     if let Some(folder) = &args.plots {
         std::fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
     }
     for engine in engines() {
-        let curves = measured(engine, &sizes)?;
-        println!("## {engine}\n\n{}\n", table_of(&curves, &sizes));
+        let mut curves = Vec::new();
+        for &size in &sizes {
+            eprintln!("{engine}: {size} {}", dimension.unit);
+            let points = args.by.measured(engine, size);
+            let place = || format!("{engine}, {size} {}", dimension.unit);
+            point::add(&mut curves, points.with_context(place)?);
+        }
+        curves.retain(Curve::is_measured);
+        println!("## {engine}\n\n{}\n", table_of(&curves, &sizes, dimension.unit));
         if let Some(folder) = &args.plots {
-            plot::draw(&folder.join(format!("{engine}.svg")), engine, &sizes, &curves)?;
+            let file = folder.join(format!("{}-{engine}.svg", args.by.name()));
+            plot::draw(&file, engine, dimension.unit, &sizes, &curves)?;
         }
     }
     Ok(())
 }
 
-/// Measures each operation of an engine on tables of all sizes.
-fn measured(engine: &str, sizes: &[u64]) -> Result<Vec<Curve>> {
-    let mut curves: Vec<Curve> = MEASURES
-        .iter()
-        .map(|measure| Curve {
-            name: measure.name,
-            growth: measure.growth(engine),
-            times: Vec::new(),
-        })
+/// Returns the sizes from the smallest to the largest, which is always one of them.
+fn sizes(min: u64, factor: u64, max: u64) -> Vec<u64> {
+    let mut sizes: Vec<u64> = std::iter::successors(Some(min), |size| size.checked_mul(factor))
+        .take_while(|&size| size <= max)
         .collect();
-    for &rows in sizes {
-        eprintln!("{engine}: {rows} rows");
-        let mut subject = Subject::with_rows(engine, rows)?;
-        for (measure, curve) in MEASURES.iter().zip(&mut curves) {
-            let time = (measure.run)(&mut subject)
-                .with_context(|| format!("{engine}, {rows} rows, {}", measure.name))?;
-            curve.times.push(time);
-        }
+    if sizes.last() != Some(&max) {
+        sizes.push(max);
     }
-    curves.retain(|curve| curve.times.iter().any(Option::is_some));
-    Ok(curves)
+    sizes
 }
 
-fn table_of(curves: &[Curve], sizes: &[u64]) -> TextTable {
+fn table_of(curves: &[Curve], sizes: &[u64], unit: &str) -> TextTable {
     let mut table = TextTable::new();
     table.load_style(presets::ASCII_MARKDOWN);
     let header = ["operation".to_owned()]
         .into_iter()
-        .chain(sizes.iter().map(|rows| format!("{rows} rows")))
+        .chain(sizes.iter().map(|size| format!("{size} {unit}")))
         .chain(["expected".to_owned(), "grows faster from".to_owned()]);
     table.set_header(header);
     for curve in curves {
-        let cells = [curve.name.to_owned()]
-            .into_iter()
-            .chain(curve.times.iter().map(|time| time.map_or("–".to_owned(), text)))
-            .chain([
+        let text = |amount: &Option<point::Amount>| amount.map_or("–".to_owned(), |it| it.text());
+        let bend = bend(curve.growth, sizes, &curve.numbers());
+        let cells =
+            [curve.name.to_string()].into_iter().chain(curve.amounts.iter().map(text)).chain([
                 curve.growth.name().to_owned(),
-                bend(curve.growth, sizes, &curve.times)
-                    .map_or("–".to_owned(), |rows| rows.to_string()),
+                bend.map_or("–".to_owned(), |size| size.to_string()),
             ]);
         table.add_row(cells);
     }
     table
 }
 
-/// Formats a time with three digits.
-fn text(time: Duration) -> String {
-    let (number, unit) = match time.as_secs_f64() {
-        s if s >= 1.0 => (s, "s"),
-        s if s >= 1e-3 => (s * 1e3, "ms"),
-        s => (s * 1e6, "µs"),
-    };
-    match number {
-        100.0.. => format!("{number:.0} {unit}"),
-        10.0.. => format!("{number:.1} {unit}"),
-        _ => format!("{number:.2} {unit}"),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_size_is_measured() {
+        assert_eq!(sizes(10, 10, 1_000), [10, 100, 1_000]);
+        assert_eq!(sizes(10, 10, 16_384), [10, 100, 1_000, 10_000, 16_384]);
     }
 }

@@ -1,6 +1,6 @@
 //! A store with a table of a given size.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
 use marmota_derive::Model;
@@ -57,14 +57,7 @@ impl Subject {
     /// Makes a table with this number of rows.
     pub(crate) fn with_rows(engine: &str, rows: u64) -> Result<Self> {
         let folder = tempfile::tempdir()?;
-        let file = folder.path().join("database").display().to_string();
-        let (url, server) = match engine {
-            "postgres" => {
-                let server = TemporaryPostgres::start(&[])?;
-                (server.make_database()?, Some(server))
-            }
-            _ => (format!("{engine}:{file}?durability=relaxed"), None),
-        };
+        let (url, server) = place(engine, folder.path())?;
         let store = builder(&url)?.model::<Item>().open()?;
         let mut first = 0;
         while first < rows {
@@ -123,7 +116,19 @@ pub(crate) fn item(number: u64) -> Item {
     }
 }
 
-fn builder(url: &str) -> Result<StoreBuilder> {
+/// Returns the URL of an empty database, which is in the folder or on a server that ends when it is
+/// dropped.
+pub(crate) fn place(engine: &str, folder: &Path) -> Result<(String, Option<TemporaryPostgres>)> {
+    if engine == "postgres" {
+        let server = TemporaryPostgres::start(&[])?;
+        return Ok((server.make_database()?, Some(server)));
+    }
+    let file = folder.join("database").display().to_string();
+    Ok((format!("{engine}:{file}?durability=relaxed"), None))
+}
+
+/// Returns the builder of a store at this URL.
+pub(crate) fn builder(url: &str) -> Result<StoreBuilder> {
     Ok(match url.split_once(':').map_or(url, |(scheme, _)| scheme) {
         "sqlite" => Store::builder(Sqlite::from_url(url)?),
         "memory" => Store::builder(Memory::from_url(url)?),

@@ -1,10 +1,11 @@
 //! The operations that are measured on each table.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
-use super::growth::Growth;
+use super::super::growth::Growth;
+use super::super::point::{once, repeated};
 use super::subject::{CATEGORY_ROWS, Item, Subject, item};
 
 /// The rows of a page.
@@ -17,17 +18,19 @@ pub(crate) struct Measure {
     /// The growth on the memory engine, and on SQLite, where it differs.
     in_memory: Growth,
     in_sqlite: Growth,
-    /// Measures a table; `None` if the engine has no such operation.
-    pub(crate) run: fn(&mut Subject) -> Result<Option<Duration>>,
+    /// Whether servers have no such operation.
+    pub(crate) of_files: bool,
+    /// Measures a table.
+    pub(crate) run: fn(&mut Subject) -> Result<Duration>,
 }
 
 impl Measure {
     const fn new(
         name: &'static str,
         growth: Growth,
-        run: fn(&mut Subject) -> Result<Option<Duration>>,
+        run: fn(&mut Subject) -> Result<Duration>,
     ) -> Self {
-        Self { name, growth, in_memory: growth, in_sqlite: growth, run }
+        Self { name, growth, in_memory: growth, in_sqlite: growth, of_files: false, run }
     }
 
     const fn in_memory(self, growth: Growth) -> Self {
@@ -36,6 +39,10 @@ impl Measure {
 
     const fn in_sqlite(self, growth: Growth) -> Self {
         Self { in_sqlite: growth, ..self }
+    }
+
+    const fn of_files(self) -> Self {
+        Self { of_files: true, ..self }
     }
 
     pub(crate) fn growth(&self, engine: &str) -> Growth {
@@ -57,7 +64,7 @@ pub(crate) const MEASURES: [Measure; 11] = [
     Measure::new("50 rows by an index", Growth::Logarithmic, by_index),
     Measure::new("a row without an index", Growth::Linear, without_index),
     Measure::new("count", Growth::Linear, count).in_memory(Growth::Constant),
-    Measure::new("backup", Growth::Linear, backup),
+    Measure::new("backup", Growth::Linear, backup).of_files(),
     Measure::new("open", Growth::Constant, open).in_memory(Growth::Linear),
     // SQLite reads all rows of a STRICT table to check the types of the new column.
     Measure::new("add a column", Growth::Constant, add_column)
@@ -65,7 +72,7 @@ pub(crate) const MEASURES: [Measure; 11] = [
         .in_sqlite(Growth::Linear),
 ];
 
-fn get(subject: &mut Subject) -> Result<Option<Duration>> {
+fn get(subject: &mut Subject) -> Result<Duration> {
     let (store, rows) = (subject.store()?, subject.rows);
     repeated(2_000, |turn| {
         let id = (turn.wrapping_mul(7_919) % rows + 1) as i64;
@@ -74,12 +81,12 @@ fn get(subject: &mut Subject) -> Result<Option<Duration>> {
     })
 }
 
-fn insert(subject: &mut Subject) -> Result<Option<Duration>> {
+fn insert(subject: &mut Subject) -> Result<Duration> {
     let (store, rows) = (subject.store()?, subject.rows);
     repeated(500, |turn| Ok(store.insert(&item(rows + turn)).run().map(drop)?))
 }
 
-fn insert_many(subject: &mut Subject) -> Result<Option<Duration>> {
+fn insert_many(subject: &mut Subject) -> Result<Duration> {
     let (store, rows) = (subject.store()?, subject.rows);
     repeated(5, |turn| {
         let first = rows + 500 * (turn + 1);
@@ -88,7 +95,7 @@ fn insert_many(subject: &mut Subject) -> Result<Option<Duration>> {
     })
 }
 
-fn first_page(subject: &mut Subject) -> Result<Option<Duration>> {
+fn first_page(subject: &mut Subject) -> Result<Duration> {
     let store = subject.store()?;
     repeated(200, |_| {
         ensure!(store.list::<Item>().limit(PAGE_ROWS).run()?.len() == PAGE_ROWS as usize);
@@ -96,7 +103,7 @@ fn first_page(subject: &mut Subject) -> Result<Option<Duration>> {
     })
 }
 
-fn last_page(subject: &mut Subject) -> Result<Option<Duration>> {
+fn last_page(subject: &mut Subject) -> Result<Duration> {
     let store = subject.store()?;
     let before = store.get::<Item>((subject.rows - PAGE_ROWS) as i64).run()?;
     repeated(200, |_| {
@@ -106,7 +113,7 @@ fn last_page(subject: &mut Subject) -> Result<Option<Duration>> {
     })
 }
 
-fn by_index(subject: &mut Subject) -> Result<Option<Duration>> {
+fn by_index(subject: &mut Subject) -> Result<Duration> {
     let store = subject.store()?;
     let categories = subject.rows / CATEGORY_ROWS - 1;
     repeated(200, |turn| {
@@ -117,7 +124,7 @@ fn by_index(subject: &mut Subject) -> Result<Option<Duration>> {
     })
 }
 
-fn without_index(subject: &mut Subject) -> Result<Option<Duration>> {
+fn without_index(subject: &mut Subject) -> Result<Duration> {
     let store = subject.store()?;
     repeated(3, |_| {
         let found = store.list::<Item>().filter(Item::AMOUNT.lt(0)).run()?;
@@ -126,7 +133,7 @@ fn without_index(subject: &mut Subject) -> Result<Option<Duration>> {
     })
 }
 
-fn count(subject: &mut Subject) -> Result<Option<Duration>> {
+fn count(subject: &mut Subject) -> Result<Duration> {
     let (store, rows) = (subject.store()?, subject.rows);
     repeated(3, |_| {
         ensure!(store.count::<Item>().run()? >= rows);
@@ -134,39 +141,18 @@ fn count(subject: &mut Subject) -> Result<Option<Duration>> {
     })
 }
 
-fn backup(subject: &mut Subject) -> Result<Option<Duration>> {
-    if !subject.has_backups() {
-        return Ok(None);
-    }
+fn backup(subject: &mut Subject) -> Result<Duration> {
     let file = subject.new_file("backup");
     let store = subject.store()?;
     once(|| Ok(store.backup_to(&file).map(drop)?))
 }
 
-fn open(subject: &mut Subject) -> Result<Option<Duration>> {
+fn open(subject: &mut Subject) -> Result<Duration> {
     subject.close()?;
     once(|| subject.open())
 }
 
-fn add_column(subject: &mut Subject) -> Result<Option<Duration>> {
+fn add_column(subject: &mut Subject) -> Result<Duration> {
     subject.close()?;
     once(|| subject.open_with_column())
-}
-
-/// Returns the median time of an operation, which gets the number of its turn.
-fn repeated(turns: u64, mut operation: impl FnMut(u64) -> Result<()>) -> Result<Option<Duration>> {
-    let mut times = Vec::new();
-    for turn in 0..turns {
-        let begun = Instant::now();
-        operation(turn)?;
-        times.push(begun.elapsed());
-    }
-    times.sort_unstable();
-    Ok(times.get(times.len() / 2).copied())
-}
-
-fn once(operation: impl FnOnce() -> Result<()>) -> Result<Option<Duration>> {
-    let begun = Instant::now();
-    operation()?;
-    Ok(Some(begun.elapsed()))
 }
