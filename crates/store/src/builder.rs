@@ -3,6 +3,7 @@
 mod before_hooks;
 mod change_feed;
 mod database_models;
+mod engine_checks;
 mod feed_keeper;
 mod file_fields;
 mod pair_role;
@@ -15,12 +16,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use marmota_model::{Error, ErrorKind, Field, Model, OnDelete, Result, Schema, Table};
+use marmota_model::{Error, ErrorKind, Model, Result, Schema, Table};
 
 pub use self::before_hooks::{AsyncHook, BeforeChange, HookFuture};
 use self::before_hooks::{HooksToOpen, LateCore};
 pub use self::change_feed::renew_feed;
 pub use self::database_models::DatabaseModels;
+use self::engine_checks::{check_hooks, check_schema};
 use crate::batch_machine::answers_schema;
 use crate::contract::audit::AuditLog;
 use crate::contract::commit_sink::CommitSink;
@@ -398,8 +400,7 @@ impl StoreBuilder {
         }
         for table in registry.tables() {
             let home = homes.get(table.name()).copied().unwrap_or(0);
-            check_on_delete(engines[home].1.capability(), table)?;
-            check_partial_indexes(engines[home].1.capability(), table)?;
+            check_schema(engines[home].1.capability(), table)?;
         }
         let migrations = Sequence::new(self.migrations, &registry)?;
         homes.insert(MIGRATIONS.to_owned(), 0);
@@ -589,66 +590,6 @@ fn answers_table(registry: &Registry) -> Result<Arc<Table>> {
         return Err(Error::new(ErrorKind::Conflict, message));
     }
     Ok(Arc::new(Table::new(answers_schema())?))
-}
-
-/// Checks that a table's engine can have hooks.
-///
-/// # Errors
-/// [`ErrorKind::Unsupported`].
-fn check_hooks(capability: &Capability, table: &str) -> Result<()> {
-    if !capability.guarded_writes {
-        let message = format!(
-            "`{table}` belongs to another process: add its hooks to the store that the process \
-             serves (`StoreBuilder::before`)"
-        );
-        return Err(Error::new(ErrorKind::Unsupported, message));
-    }
-    capability.check_transactions(&format!("a hook of `{table}`"))
-}
-
-/// Checks that a table's engine executes the actions of its references.
-///
-/// # Errors
-/// [`ErrorKind::Unsupported`].
-fn check_on_delete(capability: &Capability, table: &Table) -> Result<()> {
-    let has_action = |field: &&Field| field.on_delete != OnDelete::Restrict;
-    match table.fields().iter().find(has_action) {
-        Some(field) if !capability.on_delete => {
-            let message = format!(
-                "field `{}` of `{}` has `on_delete = \"{}\"`, which the engine `{}` does not \
-                 execute: leave it out and delete or change the referring rows first, or use a \
-                 database of another engine",
-                field.name,
-                table.name(),
-                field.on_delete,
-                capability.name
-            );
-            Err(Error::new(ErrorKind::Unsupported, message))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Checks that a table's engine has partial indexes, if the table needs one.
-///
-/// # Errors
-/// [`ErrorKind::Unsupported`].
-fn check_partial_indexes(capability: &Capability, table: &Table) -> Result<()> {
-    let mut indexes = table.schema().indexes.iter();
-    match indexes.find_map(|index| Some((index, index.filter.as_deref()?))) {
-        Some((index, filter)) if !capability.partial_indexes => {
-            let names = index.fields.iter().map(|&field| &*table.fields()[field].name);
-            let message = format!(
-                "the index of `{}` over {} has the filter `{filter}`, and the engine `{}` has no \
-                 partial indexes: leave the filter out, or use a database of another engine",
-                table.name(),
-                names.collect::<Vec<&str>>().join(", "),
-                capability.name
-            );
-            Err(Error::new(ErrorKind::Unsupported, message))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Checks that the change feed can be recorded.

@@ -295,7 +295,8 @@ impl Store {
     #[must_use]
     pub fn has_hooks(&self, table: &Table) -> bool {
         let has_hooks = |hooks: &BeforeHooks| hooks.has(table.original());
-        table.has_expressions() || self.core.layers.before_hooks.as_deref().is_some_and(has_hooks)
+        table.has_determined_values()
+            || self.core.layers.before_hooks.as_deref().is_some_and(has_hooks)
     }
 
     /// Returns the same store without its cache: the engine executes reads by key.
