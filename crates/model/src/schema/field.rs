@@ -344,6 +344,19 @@ impl Field {
         self
     }
 
+    /// Returns true if its value follows from other fields, so that no caller determines it: for
+    /// computed fields and generated columns.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind};
+    /// assert!(Field::new("total", Kind::I64).generated("price * count").is_computed());
+    /// assert!(!Field::new("price", Kind::I64).is_computed());
+    /// ```
+    #[must_use]
+    pub const fn is_computed(&self) -> bool {
+        self.computed.is_some() || self.generated.is_some()
+    }
+
     /// Sets the changes to its texts, in their order, before the rules are checked.
     /// They apply to every write except raw SQL; filters and stored rows are not changed.
     ///
