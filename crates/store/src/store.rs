@@ -278,8 +278,9 @@ impl Store {
     }
 
     /// Returns true if the store may change rows of a table before they are written: it has hooks
-    /// ([`StoreBuilder::before`](crate::StoreBuilder::before)) default expressions or computed
-    /// fields. Then a row that was written may have other values than the write, and has to be read to be known.
+    /// ([`StoreBuilder::before`](crate::StoreBuilder::before)), default expressions, computed fields
+    /// or generated columns. Then a row that was written may have other values than the write, and
+    /// has to be read to be known.
     ///
     /// ```
     /// # use marmota_derive::Model;
