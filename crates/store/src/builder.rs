@@ -68,6 +68,7 @@ impl Store {
             commit_sink: None,
             file_guard: None,
             pair_role: None,
+            is_of_models: false,
         }
     }
 }
@@ -96,6 +97,8 @@ pub struct StoreBuilder {
     file_guard: Option<Arc<dyn FileGuard>>,
     /// The role in a pair that the caller expects.
     pair_role: Option<PairRole>,
+    /// True if the store is opened for its models alone.
+    is_of_models: bool,
 }
 
 impl StoreBuilder {
@@ -317,6 +320,29 @@ impl StoreBuilder {
         self.open_at(Some(number))?.close()
     }
 
+    /// Opens the store for its models alone: it is not checked whether the engine has what they need,
+    /// such as generated columns. For programs that look at the models of another database by a store
+    /// in memory; rows of such a store may lack values.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// let fields = vec![
+    ///     Field::new("id", Kind::I64).role(Role::Key),
+    ///     Field::new("twice", Kind::I64).generated("id * 2"),
+    /// ];
+    /// let builder = || Store::builder(Memory::new()).schema(Schema::new("number", fields.clone()));
+    /// assert!(builder().open().is_err());
+    /// assert!(builder().models_alone().open()?.table("number").is_ok());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn models_alone(mut self) -> Self {
+        self.is_of_models = true;
+        self
+    }
+
     /// Returns the features of the first engine, as far as they are known before the store is
     /// opened: for builders that add what an engine supports.
     ///
@@ -400,7 +426,9 @@ impl StoreBuilder {
         }
         for table in registry.tables() {
             let home = homes.get(table.name()).copied().unwrap_or(0);
-            check_schema(engines[home].1.capability(), table)?;
+            if !self.is_of_models {
+                check_schema(engines[home].1.capability(), table)?;
+            }
         }
         let migrations = Sequence::new(self.migrations, &registry)?;
         homes.insert(MIGRATIONS.to_owned(), 0);
