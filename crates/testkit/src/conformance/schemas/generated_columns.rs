@@ -208,7 +208,7 @@ pub fn callers_cannot_write_them(subject: &Subject) {
     records[0].set("total", 2).unwrap();
     records[1].set("name", "Mug").unwrap();
     let mut batch = stand.batch();
-    records.iter().for_each(|record| drop(batch.insert_record(record)));
+    batch.insert_record(&records[0]).insert_record(&records[1]);
     refused(batch.all_or_nothing().run(), invalid);
     assert_eq!(check(&stand).len(), 1);
     stand.insert_record(&records[0]).run().unwrap();
@@ -224,9 +224,17 @@ pub fn a_duplicate_is_refused(subject: &Subject) {
     blamed(stand.insert(&article("TEA", 1, 1)).run(), conflict, "code", "unique");
     let taken = stand.patch::<Article>(cup).set(Article::NAME, "tea").run();
     blamed(taken, conflict, "code", "unique");
-    // An upsert finds rows by the values that it has.
+    // An upsert finds rows by the values that it has, and replaces no other.
     refused(stand.insert(&article("tea", 1, 1)).or_update().run(), conflict);
+    let replacing = |name: &str| {
+        let row = Article { id: cup, note: Some("new".to_owned()), ..article(name, 1, 1) };
+        stand.insert(&row).or_replace().run()
+    };
+    refused(replacing("tea"), conflict);
     assert_eq!(check(&stand).len(), 2);
+    assert_eq!(replacing("Mug").unwrap().effect, UpsertEffect::Replaced);
+    let rows = check(&stand);
+    assert_eq!((rows.len(), &*rows[1].code, rows[1].version), (2, "MUG", 1));
 }
 
 /// Entries of the history have the generated columns that a write has changed.
@@ -400,7 +408,7 @@ pub fn a_generated_column_is_added(subject: &Subject) {
     assert_eq!(values(&stand, 3), [6, 8].map(Value::Int));
     insert(&stand, 5);
     stand.reopen();
-    // The expression of the database is used, whatever it is.
+    // A model without the expression uses that of the database.
     stand.reopen_as(|builder| ticket(builder, vec![twice().generated("")])).unwrap();
     insert(&stand, 6);
     assert_eq!(values(&stand, 3), [6, 8, 10, 12].map(Value::Int));
