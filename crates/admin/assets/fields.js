@@ -5,7 +5,7 @@ import { button, fill, h, labelled, openDialog } from './dom.js'
 import { Digits, parse, same } from './json.js'
 
 const isNumber = kind => ['integer', 'float', 'currency'].includes(kind)
-export const isStored = field => ['created_at', 'updated_at', 'version'].includes(field.role) || field.computed !== undefined
+export const isStored = field => ['created_at', 'updated_at', 'version'].includes(field.role) || field.computed !== undefined || field.generated === true
 
 export const bytes = count => {
   const units = ['B', 'kB', 'MB', 'GB', 'TB']
@@ -55,6 +55,7 @@ const hintOf = field => {
   if (field.default !== undefined) parts.push(`default: ${JSON.stringify(field.default)}`)
   if (field.default_expression) parts.push(`default: ${field.default_expression}`)
   if (field.computed) parts.push(`computed: ${field.computed}`)
+  if (field.generated) parts.push('computed by the database')
   if (field.immutable) parts.push('fixed after the insert')
   for (const { rule, min, max, pattern } of field.rules ?? []) {
     const range = [min, max].filter(end => end !== null && end !== undefined).join(' to ')

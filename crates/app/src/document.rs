@@ -296,6 +296,11 @@ pub(crate) struct FieldDetails {
     /// Callers cannot write the field. For a computed field.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) computed: Option<String>,
+    /// The SQL expression by which the database computes the values: `price * count`. `true` for a
+    /// generated column that the database has. Callers cannot write the field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "generated_schema")]
+    pub(crate) generated: Option<Scalar>,
     /// The previous name of the field, which is renamed and keeps its values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) was: Option<String>,
@@ -353,6 +358,7 @@ impl FieldDetails {
             default: None,
             default_expression: None,
             computed: None,
+            generated: None,
             was: None,
             sanitizers: Vec::new(),
             not_empty: false,
@@ -416,6 +422,11 @@ impl JsonSchema for FieldDocument {
         let details = generator.subschema_for::<FieldDetails>();
         json_schema!({ "anyOf": [kind, details] })
     }
+}
+
+/// The schema of `generated`: `true`, or an expression.
+fn generated_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": ["boolean", "string"] })
 }
 
 /// Returns the schema of grants, which the crate of stores reads and writes.

@@ -89,6 +89,10 @@ fn details(field: &Field) -> std::result::Result<FieldDetails, String> {
     details.default = field.default.as_ref().and_then(Scalar::of_literal);
     details.default_expression = field.default_expression.as_deref().map(str::to_owned);
     details.computed = field.computed.as_deref().map(str::to_owned);
+    details.generated = field.generated.as_deref().map(|expression| match expression {
+        "" => Scalar::Bool(true),
+        expression => Scalar::Text(expression.to_owned()),
+    });
     details.role = match field.role {
         Role::Plain => None,
         Role::Key => Some(RoleName::Key),

@@ -149,7 +149,7 @@ fn field_at_fault(schema: &Schema) -> Option<String> {
             false => without_expression(other),
         });
         let others = others.collect();
-        let has_expression = field.default_expression.is_some() || field.computed.is_some();
+        let has_expression = field.default_expression.is_some() || field.is_computed();
         has_expression && Table::new(Schema::new("one", others)).is_err()
     };
     let mut fields = schema.fields.iter();
@@ -158,7 +158,7 @@ fn field_at_fault(schema: &Schema) -> Option<String> {
 }
 
 fn without_expression(field: &Field) -> Field {
-    Field { default_expression: None, computed: None, ..field.clone() }
+    Field { default_expression: None, computed: None, generated: None, ..field.clone() }
 }
 
 /// An error of a field: the key that is wrong, if it is a single one, and the message.
@@ -183,7 +183,24 @@ fn field(
     field.default = details.default.clone().map(Scalar::into_literal);
     field.default_expression = details.default_expression.clone().map(Cow::Owned);
     field.computed = details.computed.clone().map(Cow::Owned);
+    field.generated = generated(details.generated.as_ref())?.map(Cow::Owned);
     Ok(field)
+}
+
+/// Returns the SQL expression of a generated column; it is empty for one that the database has.
+fn generated(given: Option<&Scalar>) -> Result<Option<String>, FieldFault> {
+    match given {
+        None | Some(Scalar::Bool(false)) => Ok(None),
+        Some(Scalar::Bool(true)) => Ok(Some(String::new())),
+        Some(Scalar::Text(expression)) if !expression.trim().is_empty() => {
+            Ok(Some(expression.clone()))
+        }
+        Some(_) => {
+            let message = "write an SQL expression, or `true` for a generated column that the \
+                           database has";
+            Err((Some("generated"), message.to_owned()))
+        }
+    }
 }
 
 /// Refuses keys that do not apply to the kind: they would have no effect.

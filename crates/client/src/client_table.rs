@@ -131,7 +131,7 @@ impl ClientTable {
                 Role::Key if self.table.has_composite_key() => Presence::Absent,
                 Role::Key if self.table.key_kind() == KeyKind::Text => Presence::Required,
                 Role::Key => Presence::Optional,
-                Role::Plain if field.computed.is_some() => Presence::Absent,
+                Role::Plain if field.is_computed() => Presence::Absent,
                 Role::Plain
                     if field.nullable
                         || self.table.default(at).is_some()
@@ -148,9 +148,7 @@ impl ClientTable {
     /// Returns the fields of a patch, all of which are optional.
     pub(crate) fn patch(&self) -> impl Iterator<Item = &Field> {
         let fields = self.table.fields().iter();
-        fields.filter(|field| {
-            field.role == Role::Plain && !field.immutable && field.computed.is_none()
-        })
+        fields.filter(|field| field.role == Role::Plain && !field.immutable && !field.is_computed())
     }
 
     /// Returns the names of the fields for which a test is true.

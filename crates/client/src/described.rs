@@ -65,6 +65,8 @@ struct DescribedField {
     default_expression: Option<serde::de::IgnoredAny>,
     computed: Option<serde::de::IgnoredAny>,
     #[serde(default)]
+    generated: bool,
+    #[serde(default)]
     values: Vec<String>,
     table: Option<String>,
     dimensions: Option<u32>,
@@ -145,6 +147,9 @@ fn of_field(table: &str, field: &DescribedField, keys: &HashMap<&str, KeyKind>) 
         Some(_) if role == Role::Plain => out.default_expression("null"),
         _ => out,
     };
+    if field.generated && role == Role::Plain {
+        return Ok(out.immutable(false).generated(""));
+    }
     if field.computed.is_some() && role == Role::Plain {
         return Ok(out.immutable(false).computed("null"));
     }

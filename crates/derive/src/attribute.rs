@@ -52,6 +52,7 @@ pub(crate) const FIELD: Place = Place {
         ("rename", "rename = \"column\""),
         ("was", "was = \"old_column\""),
         ("computed", "computed = \"price * count\""),
+        ("generated", "generated = \"price * count\""),
         ("max", "max = 40"),
         ("collate", "collate = \"nocase\""),
         ("search", "search"),
@@ -240,6 +241,14 @@ impl Item {
             problems.at(&text, format!("write an expression, as in `{}`", self.example));
         }
         Some(text.value())
+    }
+
+    /// Returns the text of `name = "expression"`; it is empty for `name` alone.
+    pub(crate) fn expression_or_bare(&self, problems: &mut Problems) -> Option<String> {
+        match self.given {
+            Given::Nothing => Some(String::new()),
+            _ => self.expression(problems),
+        }
     }
 
     /// Returns the text of `was = "name"`, the previous name of a column or table.

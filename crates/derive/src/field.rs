@@ -17,7 +17,7 @@ use crate::problem::Problems;
 use crate::shape::{Shape, inside_option};
 
 /// The attributes that determine the values of rows without the field.
-const DEFAULTS: [&str; 3] = ["default", "default_expression", "computed"];
+const DEFAULTS: [&str; 4] = ["default", "default_expression", "computed", "generated"];
 
 /// The role of a field in the store.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -82,6 +82,8 @@ pub(crate) struct Field {
     default_expression: Option<String>,
     /// The expression of a computed field.
     computed: Option<String>,
+    /// The SQL expression of a generated column; empty for one that the database has.
+    generated: Option<String>,
     /// The variants of its sanitizers, in the order of the source.
     sanitizers: Vec<Ident>,
     /// The code of its rules, in the order of the source.
@@ -149,6 +151,7 @@ impl Field {
             default: None,
             default_expression: None,
             computed: None,
+            generated: None,
             sanitizers: Vec::new(),
             rules: Vec::new(),
             was: None,
@@ -209,6 +212,7 @@ impl Field {
             }
             "default_expression" => self.default_expression = item.expression(problems),
             "computed" => self.computed = item.expression(problems),
+            "generated" => self.generated = item.expression_or_bare(problems),
             _ => self.apply_rule(item, owner, model, problems),
         }
     }
@@ -435,10 +439,13 @@ impl Field {
                 );
             }
         }
-        let excludes = ["default", "default_expression", "immutable"];
+        let excludes = ["default", "default_expression", "immutable", "generated"];
         let is_excluded = |item: &&Item| excludes.iter().any(|name| item.name == name);
-        for item in items.iter().filter(is_excluded).filter(|_| self.computed.is_some()) {
-            problems.at(item, format!("the field is computed; remove `{}`", item.name));
+        let by = if self.computed.is_some() { "computed" } else { "generated" };
+        let is_by_expression = self.computed.is_some() || self.generated.is_some();
+        let is_refused = |item: &&Item| is_excluded(item) && item.name != by;
+        for item in items.iter().filter(is_refused).filter(|_| is_by_expression) {
+            problems.at(item, format!("the field is {by}; remove `{}`", item.name));
         }
         let (type_fits, expected) = match self.role {
             Role::Plain => return,
@@ -488,7 +495,8 @@ impl Field {
             );
         }
         let has_default = self.default.is_some() || self.default_expression.is_some();
-        if (has_default || self.computed.is_some()) && self.role == Role::Plain {
+        let is_computed = self.computed.is_some() || self.generated.is_some();
+        if (has_default || is_computed) && self.role == Role::Plain {
             problems.at_span(self.name_span, "a key cannot have a default or be computed");
         }
         if self.immutable {
@@ -505,7 +513,8 @@ impl Field {
             problems
                 .at_span(self.name_span, "a field of the key never changes; leave `immutable` out");
         }
-        if self.default_expression.is_some() || self.computed.is_some() {
+        let is_computed = self.computed.is_some() || self.generated.is_some();
+        if self.default_expression.is_some() || is_computed {
             problems.at_span(self.name_span, "a field of the key has no expression");
         }
     }
@@ -545,6 +554,7 @@ impl Field {
         let default = optional(self.default.as_ref().map(|default| default.code(model)));
         let default_expression = former(self.default_expression.as_deref());
         let computed = former(self.computed.as_deref());
+        let generated = former(self.generated.as_deref());
         let was = former(self.was.as_deref());
         let on_delete = format_ident!("{}", self.on_delete);
         quote!(#model::Field {
@@ -559,6 +569,7 @@ impl Field {
             default: #default,
             default_expression: #default_expression,
             computed: #computed,
+            generated: #generated,
             sanitizers: ::std::borrow::Cow::Borrowed(&[#(#model::Sanitizer::#sanitizers),*]),
             rules: ::std::borrow::Cow::Borrowed(&[#(#rules),*]),
             was: #was,

@@ -99,6 +99,7 @@
 //! | `default = 7` | all but blobs and files | the default value of new rows: a number, a text in quotes (also for dates, times, UUIDs, names of enums and JSON), `true` or `false` |
 //! | `default_expression = "@now"` | plain fields | an expression whose value new rows get |
 //! | `computed = "price * count"` | plain fields | an expression that the store computes in every write |
+//! | `generated = "price * count"`, `generated` | plain fields | an SQL expression that the database computes; without one, a column that the database has |
 //! | `max = 40` | texts | the maximum number of characters |
 //! | `collate = "nocase"` | texts | comparisons ignore the case of A to Z; `"binary"` is the default |
 //! | `bytes_max = "10 MB"` | files | the maximum size, in bytes or with a unit; default: 100 MB |

@@ -35,6 +35,7 @@ impl BlockingOptions for MariadbOptions {
             .with_sql()
             .with_key_gaps()
             .with_polled_commits()
+            .with_generated_columns()
             .with_local_server(server)
             .without_partial_indexes();
         Ok(Box::new(MariadbDriver { options: self, capability }))

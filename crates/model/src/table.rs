@@ -6,6 +6,7 @@ mod compiled_rule;
 mod composite_key;
 mod evaluation;
 mod expressions;
+mod generated;
 mod json_member;
 mod prepare;
 mod prepared;

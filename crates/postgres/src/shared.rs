@@ -94,6 +94,7 @@ impl Shared {
                 .with_row_locks()
                 .with_key_gaps()
                 .with_estimates()
+                .with_generated_columns()
                 .with_shared_commits()
                 .with_local_server(local_server),
             catalog,

@@ -65,6 +65,46 @@ impl TableSteps<'_> {
         )
     }
 
+    /// Adds a refusal if a column of these fields has to be created, but only the database has its
+    /// SQL expression. Returns true if it did.
+    pub fn lacks_expression(&mut self, new: impl IntoIterator<Item = usize>) -> bool {
+        let table = self.table;
+        let is_unknown = |field: &&Field| field.generated.as_deref() == Some("");
+        let fields = new.into_iter().map(|position| &table.fields()[position]);
+        let unknown: Vec<&Field> = fields.filter(is_unknown).collect();
+        for field in &unknown {
+            let why = "the database has no such column, and the model has no expression for it: \
+                       give one (`generated = \"…\"`), or remove the field";
+            self.refuse(TableChange::AddColumn(field.name.to_string()), why);
+        }
+        !unknown.is_empty()
+    }
+
+    /// Adds a refusal if the database computes the column of a field, but the model does not say so,
+    /// or the other way round. Returns true if it did.
+    pub fn differs_in_generation(&mut self, position: usize, is_generated: bool) -> bool {
+        let field = &self.table.fields()[position];
+        let (plain, generated) = ("a plain column".to_owned(), "a generated column".to_owned());
+        let (from, to, why) = match (is_generated, field.generated.is_some()) {
+            (true, false) => (
+                generated,
+                plain,
+                "the database computes the column (GENERATED ALWAYS), so the store cannot write \
+                 it: add `generated` to the field, or make the column a plain one",
+            ),
+            (false, true) => (
+                plain,
+                generated,
+                "the column is a plain one in the database, and generated in the model: drop it, so \
+                 that it is created again, or give the field another name",
+            ),
+            _ => return false,
+        };
+        let column = field.name.to_string();
+        self.refuse(TableChange::ChangeColumn { column, from, to }, why);
+        true
+    }
+
     /// Renames the table to the model's name.
     pub fn rename_table(&mut self) {
         let (from, to) = (self.there.clone(), quoted(self.table.name()));
@@ -114,7 +154,8 @@ impl TableSteps<'_> {
     ) {
         let field = &self.table.fields()[position];
         let change = TableChange::AddColumn(field.name.to_string());
-        if !field.nullable && has_rows {
+        // The database computes the values of all rows.
+        if !field.nullable && has_rows && field.generated.is_none() {
             if matches!(field.kind, Kind::Reference { .. }) {
                 let why = "the field is new and must refer to a row, but the table has rows: make \
                            it optional, write its values, and then make it required";

@@ -12,6 +12,7 @@ pub(crate) mod read;
 pub(crate) mod read_budget;
 pub(crate) mod recording;
 pub(crate) mod statistics;
+mod virtual_columns;
 pub(crate) mod write;
 pub(crate) mod write_many;
 

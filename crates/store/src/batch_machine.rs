@@ -2,8 +2,8 @@
 //! its writes, as operations in one transaction.
 //!
 //! `machine.rs` has the order of the steps. The other files each have one kind of step: checks of
-//! the caller's rights, rows as they were before a write, computed fields, history entries, and
-//! stored answers.
+//! the caller's rights, rows as they were before a write, computed fields, generated columns,
+//! history entries, and stored answers.
 
 mod answers;
 pub(crate) mod before;
@@ -12,6 +12,7 @@ pub(crate) mod computed;
 mod driver;
 mod entries;
 mod field_checks;
+mod generated;
 mod machine;
 mod trimming;
 

@@ -3,6 +3,7 @@
 mod before_hooks;
 mod change_feed;
 mod database_models;
+mod engine_checks;
 mod feed_keeper;
 mod file_fields;
 mod pair_role;
@@ -15,12 +16,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use marmota_model::{Error, ErrorKind, Field, Model, OnDelete, Result, Schema, Table};
+use marmota_model::{Error, ErrorKind, Model, Result, Schema, Table};
 
 pub use self::before_hooks::{AsyncHook, BeforeChange, HookFuture};
 use self::before_hooks::{HooksToOpen, LateCore};
 pub use self::change_feed::renew_feed;
 pub use self::database_models::DatabaseModels;
+use self::engine_checks::{check_hooks, check_schema};
 use crate::batch_machine::answers_schema;
 use crate::contract::audit::AuditLog;
 use crate::contract::commit_sink::CommitSink;
@@ -66,6 +68,7 @@ impl Store {
             commit_sink: None,
             file_guard: None,
             pair_role: None,
+            is_of_models: false,
         }
     }
 }
@@ -94,6 +97,8 @@ pub struct StoreBuilder {
     file_guard: Option<Arc<dyn FileGuard>>,
     /// The role in a pair that the caller expects.
     pair_role: Option<PairRole>,
+    /// True if the store is opened for its models alone.
+    is_of_models: bool,
 }
 
 impl StoreBuilder {
@@ -315,6 +320,29 @@ impl StoreBuilder {
         self.open_at(Some(number))?.close()
     }
 
+    /// Opens the store for its models alone: it is not checked whether the engine has what they need,
+    /// such as generated columns. For programs that look at the models of another database by a store
+    /// in memory; rows of such a store may lack values.
+    ///
+    /// ```
+    /// # use marmota_memory::Memory;
+    /// # use marmota_model::{Field, Kind, Role, Schema};
+    /// # use marmota_store::Store;
+    /// let fields = vec![
+    ///     Field::new("id", Kind::I64).role(Role::Key),
+    ///     Field::new("twice", Kind::I64).generated("id * 2"),
+    /// ];
+    /// let builder = || Store::builder(Memory::new()).schema(Schema::new("number", fields.clone()));
+    /// assert!(builder().open().is_err());
+    /// assert!(builder().models_alone().open()?.table("number").is_ok());
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub const fn models_alone(mut self) -> Self {
+        self.is_of_models = true;
+        self
+    }
+
     /// Returns the features of the first engine, as far as they are known before the store is
     /// opened: for builders that add what an engine supports.
     ///
@@ -398,8 +426,9 @@ impl StoreBuilder {
         }
         for table in registry.tables() {
             let home = homes.get(table.name()).copied().unwrap_or(0);
-            check_on_delete(engines[home].1.capability(), table)?;
-            check_partial_indexes(engines[home].1.capability(), table)?;
+            if !self.is_of_models {
+                check_schema(engines[home].1.capability(), table)?;
+            }
         }
         let migrations = Sequence::new(self.migrations, &registry)?;
         homes.insert(MIGRATIONS.to_owned(), 0);
@@ -589,66 +618,6 @@ fn answers_table(registry: &Registry) -> Result<Arc<Table>> {
         return Err(Error::new(ErrorKind::Conflict, message));
     }
     Ok(Arc::new(Table::new(answers_schema())?))
-}
-
-/// Checks that a table's engine can have hooks.
-///
-/// # Errors
-/// [`ErrorKind::Unsupported`].
-fn check_hooks(capability: &Capability, table: &str) -> Result<()> {
-    if !capability.guarded_writes {
-        let message = format!(
-            "`{table}` belongs to another process: add its hooks to the store that the process \
-             serves (`StoreBuilder::before`)"
-        );
-        return Err(Error::new(ErrorKind::Unsupported, message));
-    }
-    capability.check_transactions(&format!("a hook of `{table}`"))
-}
-
-/// Checks that a table's engine executes the actions of its references.
-///
-/// # Errors
-/// [`ErrorKind::Unsupported`].
-fn check_on_delete(capability: &Capability, table: &Table) -> Result<()> {
-    let has_action = |field: &&Field| field.on_delete != OnDelete::Restrict;
-    match table.fields().iter().find(has_action) {
-        Some(field) if !capability.on_delete => {
-            let message = format!(
-                "field `{}` of `{}` has `on_delete = \"{}\"`, which the engine `{}` does not \
-                 execute: leave it out and delete or change the referring rows first, or use a \
-                 database of another engine",
-                field.name,
-                table.name(),
-                field.on_delete,
-                capability.name
-            );
-            Err(Error::new(ErrorKind::Unsupported, message))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// Checks that a table's engine has partial indexes, if the table needs one.
-///
-/// # Errors
-/// [`ErrorKind::Unsupported`].
-fn check_partial_indexes(capability: &Capability, table: &Table) -> Result<()> {
-    let mut indexes = table.schema().indexes.iter();
-    match indexes.find_map(|index| Some((index, index.filter.as_deref()?))) {
-        Some((index, filter)) if !capability.partial_indexes => {
-            let names = index.fields.iter().map(|&field| &*table.fields()[field].name);
-            let message = format!(
-                "the index of `{}` over {} has the filter `{filter}`, and the engine `{}` has no \
-                 partial indexes: leave the filter out, or use a database of another engine",
-                table.name(),
-                names.collect::<Vec<&str>>().join(", "),
-                capability.name
-            );
-            Err(Error::new(ErrorKind::Unsupported, message))
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Checks that the change feed can be recorded.

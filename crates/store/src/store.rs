@@ -278,8 +278,9 @@ impl Store {
     }
 
     /// Returns true if the store may change rows of a table before they are written: it has hooks
-    /// ([`StoreBuilder::before`](crate::StoreBuilder::before)) default expressions or computed
-    /// fields. Then a row that was written may have other values than the write, and has to be read to be known.
+    /// ([`StoreBuilder::before`](crate::StoreBuilder::before)), default expressions, computed fields
+    /// or generated columns. Then a row that was written may have other values than the write, and
+    /// has to be read to be known.
     ///
     /// ```
     /// # use marmota_derive::Model;
@@ -295,7 +296,8 @@ impl Store {
     #[must_use]
     pub fn has_hooks(&self, table: &Table) -> bool {
         let has_hooks = |hooks: &BeforeHooks| hooks.has(table.original());
-        table.has_expressions() || self.core.layers.before_hooks.as_deref().is_some_and(has_hooks)
+        table.has_determined_values()
+            || self.core.layers.before_hooks.as_deref().is_some_and(has_hooks)
     }
 
     /// Returns the same store without its cache: the engine executes reads by key.

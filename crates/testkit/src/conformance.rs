@@ -51,7 +51,7 @@ pub use rows::{
     composite_keys, computed_fields, conflicts, default_expressions, fields, immutable, keys,
     on_delete, partial_indexes, references, sanitizers, unique, versions, writes,
 };
-pub use schemas::{migrations, schema_change, schema_plan};
+pub use schemas::{generated_columns, migrations, schema_change, schema_plan};
 
 /// Checks that an engine without transactions refuses them. [`crate::conformance!`] calls it.
 #[doc(hidden)]
@@ -95,6 +95,7 @@ macro_rules! conformance {
             $crate::fields_promises!();
             $crate::file_fields_promises!();
             $crate::filters_promises!();
+            $crate::generated_columns_promises!();
             $crate::grouping_promises!();
             $crate::field_rights_promises!();
             $crate::related_rights_promises!();

@@ -19,7 +19,9 @@ CREATE TABLE [MediaType] ([MediaTypeId] INTEGER PRIMARY KEY, [Name] NVARCHAR(120
 CREATE TABLE [Track] ([TrackId] INTEGER PRIMARY KEY, [Name] NVARCHAR(200) NOT NULL,
   [AlbumId] INTEGER REFERENCES [Album], [GenreId] INTEGER, [Milliseconds] INTEGER NOT NULL
   CHECK ([Milliseconds] >= 0), [UnitPrice] NUMERIC(10,2) NOT NULL,
+  [Seconds] INTEGER AS ([Milliseconds] / 1000), [Sorted] TEXT NOT NULL AS (lower([Name])) STORED,
   FOREIGN KEY ([GenreId]) REFERENCES [Genre] ([GenreId]) ON DELETE SET NULL);
+CREATE INDEX [BySeconds] ON [Track] ([Seconds]);
 CREATE INDEX [TrackWords] ON [Track] (lower([Name]));
 CREATE UNIQUE INDEX [GoldEmail] ON [Customer] ([Email]) WHERE [Level] = 'gold';
 CREATE INDEX [Odd] ON [Track] ([Milliseconds]) WHERE [Milliseconds] % 2 = 1;

@@ -92,7 +92,9 @@ impl Adopting {
         if column.is_key && !is_composite(table) {
             return field.nullable(false).role(Role::Key);
         }
-        if let Some(pattern) = column.pattern {
+        if column.is_generated {
+            field.generated = Some(Cow::Borrowed(""));
+        } else if let Some(pattern) = column.pattern {
             field.rules = vec![Rule::Pattern(pattern.into())].into();
         }
         if let Some(remark) = &column.remark {
@@ -101,6 +103,11 @@ impl Adopting {
         let refers = |one: &&ExistingReference| one.columns.contains(&column.name);
         if let Some(reference) = table.references.iter().find(refers) {
             match self.reference_kind(reference, column) {
+                Ok(_) if column.is_generated => {
+                    let what = "its column is generated, which a reference cannot be; the database \
+                                checks it";
+                    self.remark(table, Some(&column.name), false, what.to_owned());
+                }
                 Ok(kind) => {
                     field.kind = kind;
                     field.on_delete = match reference.on_delete {
@@ -201,6 +208,10 @@ impl Adopting {
             self.remark(table, None, false, what);
         }
         for field in fields {
+            if field.generated.is_some() {
+                // The store does not check what the database computes.
+                field.rules = Cow::Borrowed(&[]);
+            }
             // A list of texts may have got a default before.
             if field.default.is_some() && !check_rule::is_valid(field) {
                 field.default = None;

@@ -66,6 +66,7 @@ pub const FIREBIRD: Dialect = Dialect {
         sequence: None,
         default_first: true,
         add_column: "ADD ",
+        generated: None,
         modify: ColumnChange::Parts,
         drop_reference: "DROP CONSTRAINT {}",
         table_drops_index: false,

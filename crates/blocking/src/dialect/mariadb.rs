@@ -87,6 +87,7 @@ pub const MARIADB: Dialect = Dialect {
         sequence: None,
         default_first: false,
         add_column: "ADD COLUMN ",
+        generated: Some(" GENERATED ALWAYS AS ({}) STORED"),
         modify: ColumnChange::Whole("MODIFY COLUMN "),
         drop_reference: "DROP FOREIGN KEY {}",
         table_drops_index: true,

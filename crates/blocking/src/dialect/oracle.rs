@@ -64,6 +64,7 @@ pub const ORACLE: Dialect = Dialect {
         sequence: Some("CREATE SEQUENCE {sequence} START WITH 1"),
         default_first: true,
         add_column: "ADD ",
+        generated: None,
         modify: ColumnChange::Whole("MODIFY "),
         drop_reference: "DROP CONSTRAINT {}",
         table_drops_index: false,

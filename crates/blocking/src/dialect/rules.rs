@@ -161,6 +161,9 @@ pub struct DefinitionRules {
     pub default_first: bool,
     /// Adds a column, before its definition.
     pub add_column: &'static str,
+    /// What follows the type of a generated column, `{}` is its expression; `None` if there are none.
+    /// Such a column is not declared NOT NULL.
+    pub generated: Option<&'static str>,
     /// How a column gets another type, or accepts NULL.
     pub modify: ColumnChange,
     /// Drops a reference, in `ALTER TABLE`.

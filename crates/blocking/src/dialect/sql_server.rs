@@ -68,6 +68,7 @@ pub const SQL_SERVER: Dialect = Dialect {
         sequence: Some("CREATE SEQUENCE {sequence} AS bigint START WITH 1 INCREMENT BY 1"),
         default_first: false,
         add_column: "ADD ",
+        generated: None,
         modify: ColumnChange::Whole("ALTER COLUMN "),
         drop_reference: "DROP CONSTRAINT {}",
         table_drops_index: false,

@@ -48,8 +48,12 @@ impl SqlExecutor<'_> {
         let Some(first) = existing.first() else {
             return match self.insert(table, row) {
                 Ok(outcome) => Ok(new(outcome, UpsertEffect::Inserted)),
-                // Another transaction has inserted it meanwhile.
-                Err(error) if error.kind() == marmota_model::ErrorKind::Conflict => {
+                // Another transaction has inserted it meanwhile, unless it is a row with the same
+                // value of a generated column, by which rows are not found.
+                Err(error)
+                    if error.kind() == marmota_model::ErrorKind::Conflict
+                        && !names_generated(table, &error) =>
+                {
                     Err(failure::lost_race().with_source(error))
                 }
                 Err(error) => Err(error),
@@ -83,4 +87,10 @@ impl SqlExecutor<'_> {
             }
         }
     }
+}
+
+/// Returns true if an error is about a generated column.
+fn names_generated(table: &Table, error: &marmota_model::Error) -> bool {
+    let mut names = table.generated_fields().iter().map(|field| &table.fields()[field].name);
+    names.any(|name| error.violations().iter().any(|violation| violation.field == **name))
 }

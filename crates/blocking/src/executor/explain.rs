@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use marmota_model::rule::violation;
 use marmota_model::{
-    Comparison, Error, ErrorKind, FieldSet, FilterExpr, Kind, Result, RowQuery, Table, Value,
-    ValueRef, Violation,
+    Comparison, Error, ErrorKind, FieldSet, FilterExpr, Index, Kind, Result, RowQuery, Table,
+    Value, ValueRef, Violation,
 };
 use marmota_store::prepare::no_target;
 use marmota_store::refusal;
@@ -63,6 +63,16 @@ impl SqlExecutor<'_> {
             }
         }
         if failure.is_taken() {
+            if let Some(fields) = taken_generated(failure, table) {
+                let message =
+                    "must be unique, but another row has the value that the database computes";
+                let blamed = |&at: &usize| {
+                    let value = if whole[at].is_absent() { ValueRef::Null } else { whole[at] };
+                    violation(&table.fields()[at], value, "unique", message)
+                };
+                let violations = fields.iter().map(blamed).collect();
+                return Ok(refusal::with_violations(ErrorKind::Conflict, violations));
+            }
             if updated.is_none()
                 && row.get(table.key()).is_some_and(ValueRef::is_absent)
                 && self.highest_key(table)? == Some(i64::MAX)
@@ -202,6 +212,20 @@ fn too_long(dialect: &Dialect, table: &Table, row: &[ValueRef<'_>]) -> Vec<Viola
     let message =
         format!("must have at most {most} characters, the limit of keys in {}", dialect.name);
     long.map(|at| violation(&table.fields()[at], row[at], "max", message.clone())).collect()
+}
+
+/// Returns the fields of the unique index that a failure names, if it has a generated column: its
+/// value is not known, so that the other row cannot be looked up.
+fn taken_generated(failure: &SqlFailure, table: &Table) -> Option<Vec<usize>> {
+    let generated = table.generated_fields();
+    let is_it = |index: &Index| {
+        let name = marmota_sql::bounded(&marmota_sql::index_name(table, index));
+        index.unique
+            && index.fields.iter().any(|&field| generated.contains(field))
+            && failure.source.contains(&name)
+    };
+    let index = (!generated.is_empty()).then(|| table.indexes().into_iter().find(is_it))??;
+    Some(index.fields.to_vec())
 }
 
 /// Returns the sets of fields by which another row may conflict with this one: the key, then each

@@ -68,6 +68,9 @@ impl Comparison<'_> {
     /// Creates a table, with its references to tables before it.
     fn make_table(&mut self, before: &[Arc<Table>]) {
         let table = self.steps.table;
+        if self.steps.lacks_expression(0..table.fields().len()) {
+            return;
+        }
         let mut statements = definition::create_table(self.dialect, table);
         for (position, field) in table.fields().iter().enumerate() {
             if let Kind::Reference { table: to, .. } = &field.kind
@@ -146,6 +149,7 @@ impl Comparison<'_> {
         for position in fields.clone() {
             match columns[position] {
                 Some(column) => self.change_column(layout, position, column),
+                None if self.steps.lacks_expression([position]) => {}
                 None => self.add_column(run, position)?,
             }
         }
@@ -259,7 +263,11 @@ impl Comparison<'_> {
             from: column.declared.clone(),
             to: to.to_owned(),
         };
-        if column.is_generated {
+        if self.dialect.definitions.generated.is_some() {
+            if self.steps.differs_in_generation(position, column.is_generated) {
+                return;
+            }
+        } else if column.is_generated {
             let why = "the database computes the column, so a model cannot write it: leave the field out \
                        and read the column with `sql`";
             self.steps.refuse(change(&wanted), why);
@@ -274,6 +282,10 @@ impl Comparison<'_> {
                 field.kind.name(),
             );
             self.steps.refuse(change(&wanted), why);
+            return;
+        }
+        if field.generated.as_deref() == Some("") {
+            // Only the database has its definition.
             return;
         }
         let fold = layout.named(&folded_name(&column.name));
@@ -304,6 +316,10 @@ impl Comparison<'_> {
         position: usize,
         column: &LayoutColumn,
     ) -> Result<()> {
+        if column.is_generated {
+            // It cannot be NOT NULL.
+            return Ok(());
+        }
         let there = self.steps.there.clone();
         let is_whole = matches!(self.dialect.definitions.modify, ColumnChange::Whole(_));
         let whole = is_whole.then(|| self.modify(position, false));

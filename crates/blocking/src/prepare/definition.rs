@@ -97,6 +97,9 @@ pub(super) fn column(
     if matches!(field.kind.form(), ValueForm::Text | ValueForm::Json) {
         sql.push_str(dialect.texts.collation);
     }
+    if let (Some(expression), Some(generated)) = (&field.generated, dialect.definitions.generated) {
+        return sql + &generated.replace("{}", expression);
+    }
     let is_key = position == table.key();
     let null = match is_key || !field.nullable {
         true => " NOT NULL",

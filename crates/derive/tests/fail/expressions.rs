@@ -1,4 +1,5 @@
 use marmota_derive::Model;
+use marmota_model::Timestamp;
 
 #[derive(Model)]
 struct Item {
@@ -12,6 +13,12 @@ struct Item {
     total: i64,
     #[model(version, computed = "1")]
     version: i64,
+    #[model(generated = "", computed = "1")]
+    both: i64,
+    #[model(generated = "price * count", default = 3)]
+    sum: i64,
+    #[model(created_at, generated)]
+    made: Timestamp,
     price: i64,
     count: i64,
 }

@@ -243,8 +243,14 @@ fn expressions_are_in_the_schema() {
         double: i64,
         #[model(default = 1, default_expression = "price + 1")]
         next: i64,
+        #[model(generated = "price * 3")]
+        triple: i64,
+        #[model(generated)]
+        known: Option<i64>,
     }
     let fields = &Item::schema().fields;
+    assert_eq!(fields[4].generated.as_deref(), Some("price * 3"));
+    assert_eq!((fields[5].generated.as_deref(), fields[1].generated.as_deref()), (Some(""), None));
     assert_eq!(fields[2].computed.as_deref(), Some("price * 2"));
     assert_eq!(fields[3].default_expression.as_deref(), Some("price + 1"));
     let table = Table::new(Item::schema().clone()).unwrap();
@@ -252,6 +258,7 @@ fn expressions_are_in_the_schema() {
         (table.computed(2), table.default_expression(3)),
         (Some("price * 2"), Some("price + 1"))
     );
-    let item = Item { id: 0, price: 1, double: 2, next: 2 };
-    assert_eq!(item.id + item.price + item.double + item.next, 5);
+    let item = Item { id: 0, price: 1, double: 2, next: 2, triple: 3, known: None };
+    assert_eq!(item.id + item.price + item.double + item.next + item.triple, 8);
+    assert!(item.known.is_none() && table.generated_fields().len() == 2);
 }

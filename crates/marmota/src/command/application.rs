@@ -186,7 +186,8 @@ impl ApplicationFiles {
     /// The first fault.
     #[allow(clippy::unused_self, reason = "callers need no path to this module")]
     pub(super) fn check(&self, app: &AppFile) -> Result<()> {
-        let store = marmota_auth::models(app.add_to(crate::open("memory:")?)).open()?;
+        let builder = marmota_auth::models(app.add_to(crate::open("memory:")?));
+        let store = builder.models_alone().open()?;
         app.check_groups(&store)
     }
 

@@ -37,6 +37,9 @@ pub struct Field {
     pub default_expression: Option<Cow<'static, str>>,
     /// The expression that determines its value in every write; for computed fields.
     pub computed: Option<Cow<'static, str>>,
+    /// The SQL expression by which the database computes its value, for generated columns. Empty for
+    /// a column that the database has.
+    pub generated: Option<Cow<'static, str>>,
     /// Changes to its texts before the rules are checked.
     pub sanitizers: Cow<'static, [Sanitizer]>,
     /// Rules for its values, in addition to the kind.
@@ -112,6 +115,7 @@ impl Field {
             default: None,
             default_expression: None,
             computed: None,
+            generated: None,
             sanitizers: Cow::Borrowed(&[]),
             rules: Cow::Borrowed(&[]),
             was: None,
@@ -309,6 +313,48 @@ impl Field {
     pub fn computed(mut self, expression: impl Into<Cow<'static, str>>) -> Self {
         self.computed = Some(expression.into());
         self
+    }
+
+    /// Makes it a generated column: the database computes its value by an SQL expression over the
+    /// other columns of the row. The store never writes it, and reads it like any other field.
+    ///
+    /// - The expression is in the language of the database. It may use the columns of the row, by
+    ///   their names, and functions that depend on their arguments alone. An empty one stands for a
+    ///   column that the database has already; then the store does not create it.
+    /// - A caller may leave the field out or send the value that the database computes; another
+    ///   value is refused with the rule `computed`.
+    /// - Engines without generated columns refuse the schema when the store is opened
+    ///   (`Capability::generated_columns`). [`Field::computed`] is evaluated by the store, on every
+    ///   engine alike.
+    ///
+    /// ```
+    /// use marmota_model::{Field, FieldSet, Kind, Role, Schema, Table};
+    /// let table = Table::new(Schema::new("item", vec![
+    ///     Field::new("id", Kind::I64).role(Role::Key),
+    ///     Field::new("price", Kind::I64),
+    ///     Field::new("count", Kind::I64),
+    ///     Field::new("total", Kind::I64).generated("price * count"),
+    /// ]))?;
+    /// assert_eq!(table.generated_fields(), FieldSet::EMPTY.with(3));
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    #[must_use]
+    pub fn generated(mut self, expression: impl Into<Cow<'static, str>>) -> Self {
+        self.generated = Some(expression.into());
+        self
+    }
+
+    /// Returns true if its value follows from other fields, so that no caller determines it: for
+    /// computed fields and generated columns.
+    ///
+    /// ```
+    /// use marmota_model::{Field, Kind};
+    /// assert!(Field::new("total", Kind::I64).generated("price * count").is_computed());
+    /// assert!(!Field::new("price", Kind::I64).is_computed());
+    /// ```
+    #[must_use]
+    pub const fn is_computed(&self) -> bool {
+        self.computed.is_some() || self.generated.is_some()
     }
 
     /// Sets the changes to its texts, in their order, before the rules are checked.

@@ -228,7 +228,7 @@ pub(super) fn check(schema: &Schema) -> Result<(), (Option<&Field>, &'static str
         if field.nullable || field.role != Role::Plain {
             return Err((Some(field), "a field of a composite key is required and has no role"));
         }
-        if field.default_expression.is_some() || field.computed.is_some() {
+        if field.default_expression.is_some() || field.is_computed() {
             return Err((
                 Some(field),
                 "a field of a composite key has no expression: the caller gives its value",

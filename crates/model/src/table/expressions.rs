@@ -1,5 +1,6 @@
 //! The expressions of a table's fields, in the order in which they are evaluated.
 
+use super::generated;
 use crate::expression::Expression;
 use crate::{Error, ErrorKind, Field, FieldSet, Kind, Result, Role, Schema};
 
@@ -15,6 +16,8 @@ pub(super) struct Expressions {
     pub(super) computed_fields: FieldSet,
     /// For each of `computed`, the fields that determine it and are not computed.
     pub(super) used: Vec<FieldSet>,
+    /// The fields whose values the database computes.
+    pub(super) generated_fields: FieldSet,
 }
 
 impl Expressions {
@@ -23,6 +26,8 @@ impl Expressions {
     /// # Errors
     /// [`ErrorKind::Invalid`] with the field.
     pub(super) fn of(schema: &Schema) -> Result<Self> {
+        let generated_fields =
+            generated::fields_of(schema).map_err(|(field, why)| refuse(schema, field, why))?;
         let (mut defaults, mut computed) = (Vec::new(), Vec::new());
         for (position, field) in schema.fields.iter().enumerate() {
             let (text, all) = match (&field.computed, &field.default_expression) {
@@ -33,6 +38,11 @@ impl Expressions {
             check_field(field).map_err(|why| refuse(schema, field, why))?;
             let parsed = Expression::parse(schema, field, text);
             let expression = parsed.map_err(|error| refuse(schema, field, error.message()))?;
+            if !expression.fields.intersection(generated_fields).is_empty() {
+                let why = "its expression uses a generated column, which has no value before the \
+                           write";
+                return Err(refuse(schema, field, why));
+            }
             all.push((position, expression));
         }
         let (defaults, computed) = (in_order(schema, defaults)?, in_order(schema, computed)?);
@@ -66,7 +76,7 @@ impl Expressions {
             };
             return Err(refuse(schema, &schema.fields[*position], why));
         }
-        Ok(Self { defaults, default_fields, computed, computed_fields, used })
+        Ok(Self { defaults, default_fields, computed, computed_fields, used, generated_fields })
     }
 }
 

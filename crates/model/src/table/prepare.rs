@@ -72,6 +72,17 @@ impl Table {
         Ok(table)
     }
 
+    /// Returns the value that stands for one that is not known yet: NULL for a field that may be NULL,
+    /// otherwise an empty text or zero; absent for other kinds.
+    #[must_use]
+    pub fn placeholder(&self, position: usize) -> Value {
+        let field = &self.schema.fields[position];
+        match field.nullable {
+            true => Value::Null,
+            false => placeholder(&field.kind).unwrap_or_default(),
+        }
+    }
+
     fn prepare_fields(&mut self) -> Result<()> {
         for (position, field) in self.schema.fields.iter().enumerate() {
             self.positions.insert(field.name.to_string(), position);

@@ -72,6 +72,9 @@ impl Comparison<'_> {
     /// Creates a table, with its references to tables before it.
     fn make_table(&mut self, before: &[Arc<Table>]) {
         let table = self.steps.table;
+        if self.steps.lacks_expression(0..table.fields().len()) {
+            return;
+        }
         let mut statements = vec![definition::create_table(table)];
         for (position, field) in table.fields().iter().enumerate() {
             if let Kind::Reference { table: to, .. } = &field.kind
@@ -139,8 +142,12 @@ impl Comparison<'_> {
                 self.change_column(position, column, is_own);
             }
         }
-        for position in fields.clone() {
-            if columns[position].is_none() && !self.steps.table.is_text_of_key(position) {
+        let is_new = |&position: &usize| {
+            columns[position].is_none() && !self.steps.table.is_text_of_key(position)
+        };
+        let new: Vec<usize> = fields.clone().filter(is_new).collect();
+        if !self.steps.lacks_expression(new.iter().copied()) {
+            for position in new {
                 self.add_column(run, position)?;
             }
         }
@@ -221,6 +228,9 @@ impl Comparison<'_> {
 
     /// Handles a column of another type, or one that a model cannot write to.
     fn change_column(&mut self, position: usize, column: &LayoutColumn, is_own: bool) {
+        if self.steps.differs_in_generation(position, column.is_generated) {
+            return;
+        }
         let field = &self.steps.table.fields()[position];
         let wanted = pg_type(&field.kind);
         let name = quoted(&field.name);
@@ -229,14 +239,14 @@ impl Comparison<'_> {
             from: column.declared.clone(),
             to: to.to_owned(),
         };
-        if column.is_generated && position != self.steps.table.key() {
+        if column.is_always_identity && position != self.steps.table.key() {
             let table = quoted(self.steps.table.name());
             let why = format!(
-                "PostgreSQL computes the column (GENERATED ALWAYS), so a model cannot write it: \
-                 leave the field out and read the column with `sql`, or ALTER TABLE {table} ALTER \
-                 COLUMN {name} DROP EXPRESSION (DROP IDENTITY for an identity)"
+                "PostgreSQL numbers the column (GENERATED ALWAYS AS IDENTITY), so a model cannot \
+                 write it: leave the field out and read the column with `sql`, or ALTER TABLE \
+                 {table} ALTER COLUMN {name} DROP IDENTITY"
             );
-            let from = format!("{}, generated", column.declared);
+            let from = format!("{}, an identity", column.declared);
             let change = TableChange::ChangeColumn {
                 column: field.name.to_string(),
                 from,

@@ -64,6 +64,10 @@ pub(super) fn column(table: &Table, position: usize, default: Option<String>) ->
     } else if !field.nullable {
         sql.push_str(" NOT NULL");
     }
+    if let Some(expression) = &field.generated {
+        sql.push_str(&format!(" GENERATED ALWAYS AS ({expression}) STORED"));
+        return sql;
+    }
     if let Some(default) = default {
         sql.push_str(" DEFAULT ");
         sql.push_str(&default);

@@ -113,8 +113,10 @@ fn column(
     defaults: &BTreeMap<i16, String>,
 ) -> ExistingColumn {
     let is_only_key = column.is_key() && layout.columns.iter().filter(|c| c.is_key()).count() == 1;
-    let kind = match (column.is_generated && !is_only_key, is_only_key) {
-        (true, _) => Err("PostgreSQL computes it (GENERATED ALWAYS); read it with SQL".to_owned()),
+    let kind = match (column.is_always_identity && !is_only_key, is_only_key) {
+        (true, _) => {
+            Err("PostgreSQL numbers it (GENERATED ALWAYS AS IDENTITY); read it with SQL".to_owned())
+        }
         (_, true) => key_kind(column),
         (_, false) => kind(column),
     };
@@ -123,7 +125,10 @@ fn column(
     result.nullable = !column.not_null;
     result.is_required = column.is_required;
     result.is_key = column.is_key();
-    result.default = defaults.get(&column.number).cloned();
+    result.is_generated = column.is_generated;
+    // That of a generated column is its expression.
+    let default = defaults.get(&column.number).filter(|_| !column.is_generated);
+    result.default = default.cloned();
     result
 }
 

@@ -42,8 +42,10 @@ pub(super) struct LayoutColumn {
     pub(super) is_by_bytes: bool,
     /// True if different texts are never equal in it.
     pub(super) is_deterministic: bool,
-    /// True if the server generates its values and accepts no others.
+    /// True if the server computes its values by an expression.
     pub(super) is_generated: bool,
+    /// True if the server numbers its rows and accepts no other values.
+    pub(super) is_always_identity: bool,
     /// True if the server generates its values if none are given, like for Marmota's keys.
     pub(super) is_identity: bool,
     pub(super) has_default: bool,
@@ -123,8 +125,8 @@ impl Layout {
              coalesce(array_position(p.conkey,a.attnum),0), \
              coalesce(CASE l.collname WHEN 'default' THEN d.datcollate ELSE l.collname END,'C') \
              IN ('C','POSIX','ucs_basic'), a.attnum, coalesce(l.collisdeterministic,true), \
-             a.attgenerated<>'' OR a.attidentity='a', a.attidentity='d', \
-             a.atthasdef OR a.attidentity<>'' \
+             a.attidentity='a', a.attidentity='d', \
+             a.atthasdef OR a.attidentity<>'', a.attgenerated<>'' \
              FROM pg_attribute a \
              LEFT JOIN pg_constraint p ON p.conrelid=a.attrelid AND p.contype='p' \
              LEFT JOIN pg_collation l ON l.oid=a.attcollation \
@@ -145,7 +147,8 @@ impl Layout {
                 is_by_bytes: row.is(5),
                 number: row.text(6).parse().unwrap_or(0),
                 is_deterministic: row.is(7),
-                is_generated: row.is(8),
+                is_generated: row.is(11),
+                is_always_identity: row.is(8),
                 is_identity: row.is(9),
                 has_default: row.is(10),
             });

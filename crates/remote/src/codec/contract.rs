@@ -68,6 +68,7 @@ const ESTIMATES: u64 = 1 << 6;
 const RELATIONS: u64 = 1 << 7;
 const ON_DELETE: u64 = 1 << 8;
 const PARTIAL_INDEXES: u64 = 1 << 9;
+const GENERATED_COLUMNS: u64 = 1 << 10;
 
 impl Guarantees {
     pub(crate) fn of(capability: &Capability) -> Self {
@@ -81,7 +82,8 @@ impl Guarantees {
             | flag(capability.estimates, ESTIMATES)
             | flag(capability.relations, RELATIONS)
             | flag(capability.on_delete, ON_DELETE)
-            | flag(capability.partial_indexes, PARTIAL_INDEXES);
+            | flag(capability.partial_indexes, PARTIAL_INDEXES)
+            | flag(capability.generated_columns, GENERATED_COLUMNS);
         Self { flags, reads_meanwhile: capability.reads_meanwhile }
     }
 
@@ -97,6 +99,7 @@ impl Guarantees {
         server.relations = self.flags & RELATIONS != 0;
         server.on_delete = self.flags & ON_DELETE != 0;
         server.partial_indexes = self.flags & PARTIAL_INDEXES != 0;
+        server.generated_columns = self.flags & GENERATED_COLUMNS != 0;
         server.reads_meanwhile = self.reads_meanwhile;
         server.of_client(name)
     }
@@ -108,6 +111,7 @@ impl Guarantees {
             (RELATIONS, "filters on related rows"),
             (ON_DELETE, "actions of deletes"),
             (PARTIAL_INDEXES, "partial indexes"),
+            (GENERATED_COLUMNS, "generated columns"),
             (PERSISTENT, "that rows survive a close"),
             (DURABLE, "that acknowledged writes survive the process"),
         ];

@@ -257,6 +257,9 @@ pub(crate) fn of_field(table: &Table, position: usize, field: &Field) -> Value {
     if let Some(expression) = table.computed(position) {
         put("computed", json!(expression));
     }
+    if field.generated.is_some() {
+        put("generated", json!(true));
+    }
     if !field.sanitizers.is_empty() {
         put("sanitizers", field.sanitizers.iter().map(|one| json!(one.name())).collect());
     }

@@ -36,6 +36,19 @@ fn item() -> Schema {
     )
 }
 
+fn parcel() -> Schema {
+    Schema::new(
+        "parcel",
+        vec![
+            Field::new("id", Kind::I64).role(Role::Key),
+            Field::new("price", Kind::I64),
+            Field::new("count", Kind::I64),
+            Field::new("total", Kind::I64).generated("price * count"),
+            Field::new("note", Kind::TEXT).nullable(true),
+        ],
+    )
+}
+
 fn on_engines(test: impl Fn(&Store, &mut Client)) {
     let sqlite = Sqlite::open(Location::Memory, SqliteOptions::default()).unwrap();
     for builder in [Store::builder(Memory::new()), Store::builder(sqlite).cache(1 << 20)] {
@@ -137,4 +150,44 @@ fn computed_fields_are_computed_and_read_only() {
         let page: Value = client.get("/api/item?order=-total&fields=total").is(200).value();
         assert_eq!(page["rows"], json!([{"total": 6}, {"total": 2}, {"total": 1}]));
     });
+}
+
+#[test]
+fn generated_columns_are_read_only() {
+    let sqlite = Sqlite::open(Location::Memory, SqliteOptions::default()).unwrap();
+    let store = Store::builder(sqlite).cache(1 << 20).schema(parcel()).open().unwrap();
+    let server = Server::bind("127.0.0.1:0").unwrap().start(Api::new(&store).router()).unwrap();
+    let client = &mut Client::new(server.local_addr());
+    let body = json!({"price": 5, "count": 4}).to_string();
+    let made: Value = client.json("POST /api/parcel", &body).is(201).value();
+    assert_eq!(made, json!({"id": 1, "price": 5, "count": 4, "total": 20, "note": null}));
+    let patched: Value =
+        client.json("PATCH /api/parcel/1", &json!({"count": 3}).to_string()).is(200).value();
+    assert_eq!(patched["total"], 15);
+    // The row that was read is written back.
+    client.json("PUT /api/parcel/1", &patched.to_string()).is(200);
+    let body = json!({"price": 2, "count": 3}).to_string();
+    let put: Value = client.json("PUT /api/parcel/1", &body).is(200).value();
+    assert_eq!(put["total"], 6);
+    let list = json!([{"price": 1, "count": 1, "total": 1}, {"price": 1, "count": 1, "total": 2}]);
+    for (request, body) in [
+        ("POST /api/parcel", json!({"price": 1, "count": 1, "total": 2})),
+        ("POST /api/parcel", list),
+        ("PATCH /api/parcel/1", json!({"total": 2})),
+        ("PUT /api/parcel/1", json!({"price": 1, "count": 1, "total": 2})),
+    ] {
+        let refused: Value = client.json(request, &body.to_string()).is(422).value();
+        let error = &refused["errors"][0];
+        assert_eq!((&error["field"], &error["rule"]), (&json!("total"), &json!("computed")));
+    }
+    let many = json!([{"price": 1, "count": 1, "total": 1}, {"price": 2, "count": 1}]);
+    client.json("POST /api/parcel", &many.to_string()).is(201);
+    let found: Value = client.get("/api/parcel?filter=total%3C3&order=-total").is(200).value();
+    assert_eq!(found["rows"].as_array().unwrap().len(), 2, "{found}");
+
+    let document: Value = client.get("/api/openapi.json").is(200).value();
+    let schemas = document["components"]["schemas"].to_string();
+    assert!(schemas.contains("\"readOnly\":true") && !schemas.contains("price * count"));
+    let tables: Value = client.get("/api").is(200).value();
+    assert_eq!(tables["tables"][0]["fields"][3]["generated"], true);
 }

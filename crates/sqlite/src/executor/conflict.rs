@@ -7,7 +7,8 @@
 
 use std::ops::ControlFlow;
 
-use marmota_model::{FieldSet, Result, RowQuery, Table, Value, ValueRef};
+use marmota_model::{FieldSet, Index, Result, RowQuery, Table, Value, ValueRef};
+use marmota_sql::quoted;
 use marmota_store::operation::{
     Keys, OnConflict, Outcome, UpsertEffect, UpsertResult, conflict_filters,
 };
@@ -17,11 +18,12 @@ use crate::executor::write::insert_sql;
 use crate::fault;
 use crate::ffi::{Failure, code};
 use crate::statement::column::bind_present;
+use crate::statement::key::stored;
 use crate::statement::{Head, Verb};
 
 impl Executor {
     /// Inserts a row with a conflict action. An error leaves no changes: each writing statement is
-    /// the only one.
+    /// the only one, or all are undone.
     pub(crate) fn insert_over(
         &mut self,
         table: &Table,
@@ -29,7 +31,8 @@ impl Executor {
         on_conflict: OnConflict,
     ) -> Result<Outcome> {
         // Outside of a transaction, another program may write between two statements.
-        let (placed, version) = match self.connection.in_transaction() {
+        let has_several = on_conflict == OnConflict::Replace && has_unique_generated(table);
+        let (placed, version) = match self.connection.in_transaction() && !has_several {
             true => self.put(table, row, on_conflict)?,
             false => self.atomically(|executor| executor.put(table, row, on_conflict))?,
         };
@@ -68,6 +71,16 @@ impl Executor {
             OnConflict::Ignore => {
                 Ok((UpsertResult { key: there.clone(), effect: UpsertEffect::Ignored }, None))
             }
+            OnConflict::Replace if has_unique_generated(table) => {
+                let others = in_the_way.iter().filter(|key| key.as_ref() != row[table.key()]);
+                for other in others {
+                    self.delete(table, &other.as_ref(), None)?;
+                }
+                match self.write_row(table, row, Verb::Replace)? {
+                    Ok(()) => Ok(new(self.new_key(table, row), UpsertEffect::Replaced)),
+                    Err(failure) => Err(self.not_put(&failure, table, row, &in_the_way)),
+                }
+            }
             OnConflict::Replace => match self.write_row(table, row, Verb::Replace)? {
                 Ok(()) => Ok(new(self.new_key(table, row), UpsertEffect::Replaced)),
                 Err(failure) => {
@@ -105,8 +118,10 @@ impl Executor {
         let head = Head { verb, table: number, fields, variant: 1 };
         let place = self.statement(head, |_| {
             let mut sql = insert_sql(table, row, 1);
-            if verb == Verb::Replace {
-                sql.insert_str("INSERT".len(), " OR REPLACE");
+            match verb {
+                Verb::Replace if has_unique_generated(table) => sql.push_str(&overwrites(table)),
+                Verb::Replace => sql.insert_str("INSERT".len(), " OR REPLACE"),
+                _ => {}
             }
             (sql, Box::default())
         })?;
@@ -157,4 +172,22 @@ impl Executor {
             going.iter().find(|key| !self.referrers(table, Some(&key.as_ref())).is_empty());
         self.kept(failure, table, referred.map(Value::as_ref).as_ref())
     }
+}
+
+/// Returns true if a unique index has a generated column. `OR REPLACE` would delete a row with the
+/// same value of it, which is not known before.
+fn has_unique_generated(table: &Table) -> bool {
+    let generated = table.generated_fields();
+    let has_one = |index: Index| index.fields.iter().any(|&field| generated.contains(field));
+    !generated.is_empty() && table.indexes().into_iter().filter(|index| index.unique).any(has_one)
+}
+
+/// Returns the end of an insert that overwrites the row with the same key.
+fn overwrites(table: &Table) -> String {
+    let name = |field: usize| quoted(&table.fields()[field].name);
+    let key: Vec<String> = table.key_order().iter().map(|&field| name(field)).collect();
+    let generated = table.generated_fields();
+    let written = stored(table).filter(|field| !generated.contains(*field));
+    let set: Vec<String> = written.map(|field| format!("{0}=excluded.{0}", name(field))).collect();
+    format!(" ON CONFLICT ({}) DO UPDATE SET {}", key.join(","), set.join(","))
 }

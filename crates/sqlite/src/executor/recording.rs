@@ -13,6 +13,7 @@ use marmota_store::operation::{Keys, Outcome};
 use smallvec::{SmallVec, smallvec};
 
 use crate::executor::Executor;
+use crate::executor::virtual_columns::{FileColumn, VirtualColumns, columns_of};
 use crate::fault;
 use crate::ffi::changes::{ChangeHook, ChangeListener, ChangedCells, ChangingRow, RowChange};
 use crate::ffi::{Connection, StoredCell};
@@ -59,11 +60,13 @@ struct RowMemory {
     cells: ChangedCells,
     /// The text of a composite key.
     key: String,
+    /// The values of virtual columns.
+    virtuals: Vec<Value>,
 }
 
 impl RowMemory {
     const fn new() -> Self {
-        Self { cells: ChangedCells::new(), key: String::new() }
+        Self { cells: ChangedCells::new(), key: String::new(), virtuals: Vec::new() }
     }
 }
 
@@ -81,31 +84,32 @@ struct ListenedTable {
     /// True if the columns are the first ones of the file, in the same order.
     is_in_order: bool,
     forms: Vec<ValueForm>,
+    /// The columns that SQLite computes when they are read.
+    virtuals: Option<Box<VirtualColumns>>,
 }
 
 impl ListenedTable {
     /// Finds the columns of a table. `None` if the file does not have all of them.
     fn of(connection: &mut Connection, table: &RecordedTable) -> Result<Option<Self>> {
-        let literal = sql_literal(ValueRef::Text(table.table().name()));
-        let sql = format!("SELECT cid, name FROM pragma_table_xinfo({literal})");
-        let mut places = HashMap::new();
-        connection
-            .query(&sql, |row| {
-                let name = String::from_utf8_lossy(row.at(1).bytes()).to_ascii_lowercase();
-                places.insert(name, row.at(0).int() as c_int);
-            })
-            .map_err(|failure| fault::of(&failure))?;
+        let of_file = columns_of(connection, table.table())?;
+        let virtuals = VirtualColumns::of(connection, table.table(), &of_file)?;
         let fields = table.table().fields();
-        let stored: Vec<usize> = stored(table.table()).collect();
-        let columns = stored.iter().map(|&at| places.get(&*fields[at].name.to_ascii_lowercase()));
-        let Some(columns) = columns.map(|place| place.copied()).collect::<Option<Vec<_>>>() else {
+        let is_read = |at: &usize| virtuals.as_ref().is_none_or(|them| !them.fields.contains(at));
+        let stored: Vec<usize> = stored(table.table()).filter(is_read).collect();
+        let place = |at: &usize| {
+            let is_it = |column: &&FileColumn| column.name.eq_ignore_ascii_case(&fields[*at].name);
+            of_file.iter().find(is_it).map(|column| column.number)
+        };
+        let columns = stored.iter().map(place);
+        let Some(columns) = columns.collect::<Option<Vec<c_int>>>() else {
             return Ok(None);
         };
-        let is_in_order = !table.table().has_composite_key()
+        let is_in_order = stored.len() == fields.len()
             && columns.iter().zip(0..).all(|(column, place)| *column == place);
         let forms = fields.iter().map(|field| field.kind.form()).collect();
         let name = stored_name(connection, table.table())?;
-        Ok(Some(Self { name, table: table.clone(), columns, stored, is_in_order, forms }))
+        let (table, virtuals) = (table.clone(), virtuals.map(Box::new));
+        Ok(Some(Self { name, table, columns, stored, is_in_order, forms, virtuals }))
     }
 
     /// Encodes a row from its record: without a list of its values, which takes twice the
@@ -128,18 +132,24 @@ impl ListenedTable {
 
     /// Reads a row.
     fn row<'c>(
-        &self,
+        &mut self,
         row: &'c ChangingRow<'_>,
         after: bool,
         memory: &'c mut RowMemory,
     ) -> Result<RowValues<'c>> {
         let table = self.table.table();
-        let RowMemory { cells, key } = memory;
+        let RowMemory { cells, key, virtuals } = memory;
         let cells = row.read(after, &self.columns, cells).ok_or_else(no_memory)?;
         let mut values: RowValues<'_> = smallvec![ValueRef::Absent; self.forms.len()];
         for (&place, cell) in self.stored.iter().zip(cells) {
             if !column::read(self.forms[place], cell, &mut values[place]) {
                 return Err(column::misfit(table, place, cell.stored()));
+            }
+        }
+        if let Some(computed) = &mut self.virtuals {
+            *virtuals = computed.read(row, after, table, &self.forms)?.ok_or_else(no_memory)?;
+            for (&field, value) in computed.fields.iter().zip(&*virtuals) {
+                values[field] = value.as_ref();
             }
         }
         if table.has_composite_key() {
@@ -157,14 +167,20 @@ impl Listener {
             self.last = place;
         }
         let Self { buffer, tables, last, before, after, .. } = self;
-        let known = &tables[*last];
+        let known = &mut tables[*last];
         let is_insert = change == RowChange::Insert;
         if change != RowChange::Update && known.encode(row, is_insert, buffer) {
             return Ok(());
         }
         match change {
-            RowChange::Insert => buffer.inserted(&known.table, &known.row(row, true, after)?),
-            RowChange::Delete => buffer.deleted(&known.table, &known.row(row, false, before)?),
+            RowChange::Insert => {
+                let new = known.row(row, true, after)?;
+                buffer.inserted(&known.table, &new);
+            }
+            RowChange::Delete => {
+                let old = known.row(row, false, before)?;
+                buffer.deleted(&known.table, &old);
+            }
             RowChange::Update => {
                 let (old, new) = (known.row(row, false, before)?, known.row(row, true, after)?);
                 buffer.updated(&known.table, &old, &new);

@@ -48,6 +48,11 @@ impl<'v> Bound<'v> {
         Self::of_bytes(bytes, raw::TEXT)
     }
 
+    /// A value of a row.
+    pub(crate) fn stored(cell: StoredCell<'v>) -> Self {
+        Self::of_cell(*cell.0)
+    }
+
     #[inline]
     pub(super) fn of_cell(cell: Cell) -> Self {
         Self { cell, value: PhantomData }

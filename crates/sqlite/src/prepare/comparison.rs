@@ -54,6 +54,9 @@ struct Comparison<'c> {
 impl Comparison<'_> {
     fn make_table(&mut self) {
         let table = self.steps.table;
+        if self.steps.lacks_expression(stored(table)) {
+            return;
+        }
         self.steps.step(
             TableChange::AddTable,
             StepEffect::Safe,
@@ -89,8 +92,10 @@ impl Comparison<'_> {
             }
         }
         self.change_columns(connection, layout, &columns)?;
-        for position in stored(self.steps.table) {
-            if columns[position].is_none() {
+        let new: Vec<usize> =
+            stored(self.steps.table).filter(|&position| columns[position].is_none()).collect();
+        if !self.steps.lacks_expression(new.iter().copied()) {
+            for position in new {
                 self.add_column(connection, position)?;
             }
         }
@@ -181,6 +186,9 @@ impl Comparison<'_> {
         position: usize,
         column: &LayoutColumn,
     ) -> Result<Option<Conversion>, Failure> {
+        if self.steps.differs_in_generation(position, column.generated) {
+            return Ok(None);
+        }
         let field = &self.steps.table.fields()[position];
         let Some((from, to)) = self.difference(connection, layout, field, column)? else {
             return Ok(None);
@@ -190,11 +198,12 @@ impl Comparison<'_> {
         let what = format!("the column {from} in the database, and {to} in the model");
         let change = TableChange::ChangeColumn { column: field.name.to_string(), from, to };
         let conversion = rebuild::conversion(column, &field.kind).filter(|_| !column.is_key());
-        let (conversion, why) = match (conversion, rebuild::blocking_reason(layout)) {
-            (None, _) => (None, String::new()),
-            (_, Some(why)) => (None, format!(", and {why}")),
-            (conversion, None) => (conversion, String::new()),
-        };
+        let (conversion, why) =
+            match (conversion, rebuild::blocking_reason(self.steps.table, layout)) {
+                (None, _) => (None, String::new()),
+                (_, Some(why)) => (None, format!(", and {why}")),
+                (conversion, None) => (conversion, String::new()),
+            };
         let Some(conversion) = conversion else {
             self.steps.refuse(change, format!("{what}{why}; {way_out}, or change it back"));
             return Ok(None);
@@ -289,7 +298,7 @@ impl Comparison<'_> {
         let has_rows = has_rows(connection, &self.steps.there)?;
         let now = || Timestamp::now().micros().to_string();
         let definition =
-            |default| format!("ADD COLUMN {}", definition::column(table, position, default));
+            |default| format!("ADD COLUMN {}", definition::column(table, position, default, false));
         self.steps.add_column(position, has_rows, default, now, definition);
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::statement::key::stored;
 /// Returns the statement that creates a table.
 pub(super) fn create_table(table: &Table) -> String {
     let columns = stored(table)
-        .map(|position| column(table, position, table.default(position).map(sql_literal)));
+        .map(|position| column(table, position, table.default(position).map(sql_literal), true));
     let mut columns: Vec<String> = columns.collect();
     if table.has_composite_key() {
         let key: Vec<String> =
@@ -27,8 +27,13 @@ pub(super) fn create_table(table: &Table) -> String {
     format!("CREATE TABLE {name} ({}) STRICT{rowid}", columns.join(", "))
 }
 
-/// Returns a column's definition.
-pub(super) fn column(table: &Table, position: usize, default: Option<String>) -> String {
+/// Returns a column's definition, for a new table or for one that has rows.
+pub(super) fn column(
+    table: &Table,
+    position: usize,
+    default: Option<String>,
+    is_new_table: bool,
+) -> String {
     let field = &table.fields()[position];
     let mut sql = format!("{} {}", quoted(&field.name), sql_type(&field.kind));
     if position == table.key() {
@@ -40,6 +45,12 @@ pub(super) fn column(table: &Table, position: usize, default: Option<String>) ->
         sql.push_str(" NOT NULL");
     }
     sql.push_str(sql_collation(field));
+    if let Some(expression) = &field.generated {
+        // A column that is added to a table is not stored: SQLite cannot do that.
+        let stored = if is_new_table { "STORED" } else { "VIRTUAL" };
+        sql.push_str(&format!(" GENERATED ALWAYS AS ({expression}) {stored}"));
+        return sql;
+    }
     if let Some(default) = default {
         sql.push_str(" DEFAULT ");
         sql.push_str(&default);

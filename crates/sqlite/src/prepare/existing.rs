@@ -108,11 +108,11 @@ fn column(
     let collation = connection.collation(table, &column.name)?;
     let is_only_key = column.is_key() && layout.columns.iter().filter(|c| c.is_key()).count() == 1;
     let mut result = ExistingColumn::new(&column.name, &column.declared, Ok(Kind::I64));
-    result.kind = match (column.generated, is_only_key) {
-        (true, _) => Err("SQLite computes it (GENERATED ALWAYS); read it with SQL".to_owned()),
-        (_, true) => key_kind(layout, column, &values),
-        (_, false) => kind(column, &values, &collation),
+    result.kind = match is_only_key {
+        true => key_kind(layout, column, &values),
+        false => kind(column, &values, &collation),
     };
+    result.is_generated = column.generated;
     if let (Ok(Kind::Text { .. }), "NUMERIC") = (&result.kind, column.affinity()) {
         result.pattern = Some(DATE_OR_TIME);
     }

@@ -178,7 +178,11 @@ impl LayoutColumn {
     /// values of this field unchanged. It does so for numbers. It also does so for texts that do not
     /// look like numbers, which the pattern of the field has to ensure: dates, for example.
     pub(super) fn takes_like_numeric(&self, field: &Field) -> bool {
-        let excludes_numbers = || field.rules.iter().any(|rule| matches!(rule, Rule::Pattern(_)));
+        // The values of a generated column are computed, and read as they are.
+        let excludes_numbers = || {
+            let has_pattern = field.rules.iter().any(|rule| matches!(rule, Rule::Pattern(_)));
+            has_pattern || field.generated.is_some()
+        };
         // A column for dates usually has texts, which are not the numbers of these kinds.
         let is_time = matches!(field.kind, Kind::Date | Kind::Time | Kind::Timestamp);
         self.affinity() == "NUMERIC"

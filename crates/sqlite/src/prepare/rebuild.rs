@@ -30,14 +30,27 @@ pub(super) fn is_one(statements: &[String]) -> bool {
 
 /// Returns the reason why a table cannot be recreated from its known structure, or `None` if it
 /// can.
-pub(super) fn blocking_reason(layout: &Layout) -> Option<&'static str> {
+pub(super) fn blocking_reason(table: &Table, layout: &Layout) -> Option<&'static str> {
     if !layout.strict {
         return Some("the table was not created by Marmota");
     }
+    let is_unknown = |column: &LayoutColumn| {
+        column.generated
+            && layout.named(table, column).is_none_or(|at| expression(table, at).is_none())
+    };
+    if layout.columns.iter().any(is_unknown) {
+        return Some("the model does not have the expressions of its generated columns");
+    }
     let sql = layout.sql.to_ascii_uppercase();
-    let parts = ["CHECK", "AUTOINCREMENT", "GENERATED", " AS (", "UNIQUE", "DEFERR", "SET DEFAULT"];
+    let parts = ["CHECK", "AUTOINCREMENT", "UNIQUE", "DEFERR", "SET DEFAULT"];
     let has = parts.iter().any(|part| sql.contains(part));
     has.then_some("the table has constraints that a model cannot have")
+}
+
+/// Returns the SQL expression of the field at `position`, if its column is generated and the model has
+/// the expression.
+fn expression(table: &Table, position: usize) -> Option<&str> {
+    table.fields()[position].generated.as_deref().filter(|expression| !expression.is_empty())
 }
 
 /// Returns the conversion of a column to a field, if its values can be converted.
@@ -81,6 +94,10 @@ pub(super) fn statements(
         let known = layout.named(table, column);
         // At the time of the copy, columns have their new names.
         let called = known.map_or(&*column.name, |at| &table.fields()[at].name);
+        if let Some(position) = known.filter(|_| column.generated) {
+            definitions.push(definition::column(table, position, None, true));
+            continue;
+        }
         names.push(quoted(called));
         match changes.iter().find(|(position, _)| known == Some(*position)) {
             Some((position, conversion)) => {
@@ -138,7 +155,7 @@ pub(super) fn attached(connection: &mut Connection, there: &str) -> Result<Vec<S
 /// step.
 fn redefined(table: &Table, position: usize, column: &LayoutColumn) -> String {
     let default = table.default(position).map(sql_literal);
-    let sql = definition::column(table, position, default);
+    let sql = definition::column(table, position, default, true);
     match (column.not_null, table.fields()[position].nullable) {
         (false, false) => sql.replacen(" NOT NULL", "", 1),
         _ => sql,

@@ -101,6 +101,29 @@ fn triggers_indexes_and_references_stay() {
 }
 
 #[test]
+fn generated_columns_of_a_model_stay() {
+    let engine = engine(
+        "CREATE TABLE note(id INTEGER PRIMARY KEY, name TEXT NOT NULL, \
+         size INTEGER NOT NULL GENERATED ALWAYS AS (length(name)) STORED, \
+         twice INTEGER AS (size * 2) VIRTUAL) STRICT; \
+         INSERT INTO note(name) VALUES ('Marie')",
+    );
+    let generated = |name, sql: &'static str| Field::new(name, Kind::I64).generated(sql);
+    let fields = |size: &'static str| {
+        let twice = generated("twice", "size * 2").nullable(true);
+        table("note", vec![id(), nocase("name"), generated("size", size), twice])
+    };
+    // The table cannot be made again without the expressions.
+    let refused = engine.prepare(&[fields("")], 0).unwrap_err();
+    assert!(refused.to_string().contains("expressions of its generated columns"), "{refused}");
+    migrate(&engine, &[fields("length(name)")], &Destructive::default());
+    engine.execute("INSERT INTO note(name) VALUES ('Curies')").unwrap();
+    let sql = "CREATE TABLE found AS SELECT 1/(sum(size)=11 AND sum(twice)=22) AS one FROM note; \
+               CREATE TABLE checked(one INTEGER NOT NULL); INSERT INTO checked SELECT one FROM found";
+    engine.execute(sql).unwrap();
+}
+
+#[test]
 fn rows_that_refer_to_nothing_keep_the_table_as_it_was() {
     let engine = engine(
         "CREATE TABLE note(id INTEGER PRIMARY KEY, up INTEGER) STRICT; \

@@ -22,7 +22,8 @@ use std::sync::Arc;
 
 use hashbrown::HashSet;
 use marmota_model::{
-    Error, ErrorKind, FilterExpr, Kind, NoRows, Result, RowQuery, RowSource, Table, Value, ValueRef,
+    Error, ErrorKind, FieldSet, FilterExpr, Kind, NoRows, Result, RowQuery, RowSource, Table,
+    Value, ValueRef,
 };
 
 use crate::builder::{Assembled, StoreBuilder};
@@ -418,29 +419,33 @@ const fn bytes_of(value: &ValueRef<'_>) -> usize {
     }
 }
 
-/// Rows as the source of an insert.
-struct Rows<'r>(std::slice::Iter<'r, Row>);
+/// Rows as the source of an insert, without the values that the database computes.
+struct Rows<'r> {
+    rows: std::slice::Iter<'r, Row>,
+    generated: FieldSet,
+}
 
 impl<'a> RowSource<'a> for Rows<'a> {
     fn remaining(&self) -> usize {
-        self.0.len()
+        self.rows.len()
     }
 
     fn next(&mut self, row: &mut [ValueRef<'a>]) -> Result<bool> {
-        let Some(next) = self.0.next() else { return Ok(false) };
+        let Some(next) = self.rows.next() else { return Ok(false) };
         for (slot, value) in row.iter_mut().zip(next) {
             *slot = value.as_ref();
         }
+        self.generated.iter().for_each(|field| row[field] = ValueRef::Absent);
         Ok(true)
     }
 }
 
-/// Inserts rows with all their values, all or none.
+/// Inserts rows with all their values but generated columns, all or none.
 pub(super) fn insert(session: &mut dyn Session, table: &Table, rows: &[Row]) -> Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
-    let mut rows = Rows(rows.iter());
+    let mut rows = Rows { rows: rows.iter(), generated: table.generated_fields() };
     engine::run(session, &mut Operation::insert_many(table, &mut rows), &mut NoRows).map(drop)
 }
 

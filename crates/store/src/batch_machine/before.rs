@@ -4,34 +4,47 @@
 //!
 //! A write that gives values to immutable fields is first compared with the stored row: the same
 //! value is accepted, another one is a violation with the rule `immutable`. A history entry of an
-//! update has only the fields whose values have changed.
+//! update has only the fields whose values have changed. Values for generated columns are compared
+//! after the write (`generated.rs`).
 
 use marmota_model::rule::violation;
 use marmota_model::{
     Comparison, FieldSet, FilterExpr, Result, RowQuery, Table, Value, ValueRef, Violation,
 };
 
+use super::generated::{self, is_same};
 use crate::contract::operation::conflict::conflicting_rows;
 use crate::contract::operation::{OnConflict, Operation, Outcome, Write, key_made};
 use crate::rows::prepare;
 
-/// Returns true if a write may change an immutable field, so that the row has to be read first.
+/// Returns the fields of a table whose given values are compared with those of the database.
+pub(crate) fn compared_fields(table: &Table) -> FieldSet {
+    table.immutable().union(table.generated_fields())
+}
+
+/// Returns true if a write may change an immutable field, so that the row has to be read first, or
+/// has a value for a generated column, so that it is read afterwards.
 pub(crate) fn compares(write: &Write) -> bool {
-    !fixed_of(write).is_empty()
+    !fixed_of(write).is_empty() || generated::has_given(write)
 }
 
 /// Returns the same for an operation that is not a batch.
 pub(crate) fn operation_compares(operation: &Operation<'_>) -> bool {
     let Some(table) = operation.table() else { return false };
-    let fixed = table.immutable();
+    let (fixed, compared) = (table.immutable(), compared_fields(table));
+    let has_generated = !table.generated_fields().is_empty();
+    let gives = |row: &[ValueRef<'_>], fields: FieldSet| {
+        fields.iter().any(|field| row.get(field).is_some_and(|value| !value.is_absent()))
+    };
+    let updates_fixed = |on_conflict: &OnConflict| matches!(on_conflict, OnConflict::Update { fields } if !fields.intersection(fixed).is_empty());
     match operation {
-        _ if fixed.is_empty() => false,
-        Operation::Update { row, .. } => {
-            fixed.iter().any(|field| row.get(field).is_some_and(|value| !value.is_absent()))
+        _ if compared.is_empty() => false,
+        Operation::Update { row, .. } => gives(row, compared),
+        Operation::Insert { row, on_conflict, .. } => {
+            updates_fixed(on_conflict) || gives(row, table.generated_fields())
         }
-        Operation::Insert { on_conflict, .. } | Operation::InsertMany { on_conflict, .. } => {
-            matches!(on_conflict, OnConflict::Update { fields } if !fields.intersection(fixed).is_empty())
-        }
+        // The rows are not known yet.
+        Operation::InsertMany { on_conflict, .. } => has_generated || updates_fixed(on_conflict),
         Operation::UpdateMany { .. } => true,
         Operation::Increment { field, .. } => fixed.contains(*field),
         _ => false,
@@ -71,6 +84,10 @@ pub(crate) fn query(write: &Write) -> Option<RowQuery> {
         Some(_) if !matches!(bare, Write::Increment { .. }) => written(bare),
         _ => fixed_of(write),
     };
+    let fields = match write.audit() {
+        Some(_) if generated::may_change(bare) => fields.union(table.generated_fields()),
+        _ => fields,
+    };
     if fields.is_empty() {
         return None;
     }
@@ -93,7 +110,7 @@ pub(crate) struct RowsBefore<'r>(pub(crate) &'r [Value]);
 
 impl<'r> RowsBefore<'r> {
     /// Returns the rows, each with a value for each field of the table.
-    fn rows(self, table: &Table) -> impl Iterator<Item = &'r [Value]> {
+    pub(super) fn rows(self, table: &Table) -> impl Iterator<Item = &'r [Value]> {
         self.0.chunks_exact(table.fields().len())
     }
 
@@ -165,17 +182,5 @@ fn is_zero(by: &Value) -> bool {
         Value::Int(by) => *by == 0,
         Value::Currency(by) => by.scaled() == 0,
         _ => false,
-    }
-}
-
-/// Returns true if a stored value equals the written one. JSON is compared by value, since an
-/// engine may store its text in another form.
-fn is_same(before: &Value, after: ValueRef<'_>) -> bool {
-    match (before, after) {
-        (Value::Json(before), ValueRef::Json(after)) if before != after => {
-            let parse = |text| serde_json::from_str::<serde_json::Value>(text).ok();
-            parse(before).is_some_and(|before| Some(before) == parse(after))
-        }
-        (before, after) => before.as_ref() == after,
     }
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use marmota_model::{FilterExpr, Table, Timestamp, Value, ValueRef, json};
 
 use super::before::RowsBefore;
+use super::generated::GeneratedValues;
 use crate::contract::audit::Audit;
 use crate::contract::operation::conflict::conflicting_rows;
 use crate::contract::operation::{Keys, OnConflict, Outcome, UpsertEffect, Write};
@@ -39,13 +40,14 @@ impl Audit {
 
     /// Adds the entries of a write that changed rows, starting after the first `from` entries, and
     /// returns how many have been added in total. Once all are added, it adds none. `gone` has the
-    /// keys, and `before` the rows, that were read before the write.
+    /// keys, and `before` the rows, that were read before the write; `generated` has the values of
+    /// generated columns after it.
     ///
     /// An update that changes no field has no entry.
     pub(crate) fn entries(
         &self,
         write: &Write,
-        (gone, before): (&[Value], RowsBefore<'_>),
+        (gone, before, generated): (&[Value], RowsBefore<'_>, &GeneratedValues),
         outcome: &Outcome,
         from: usize,
         entries: &mut Vec<Vec<Value>>,
@@ -64,6 +66,7 @@ impl Audit {
             return until.max(from);
         }
         let changed = || before.changed(write, outcome);
+        let generated = || generated.changed(table, before.rows(table));
         entries.extend(match write {
             Write::Insert { row, .. } => {
                 let (action, fields) = match outcome.effect {
@@ -71,18 +74,21 @@ impl Audit {
                     _ => (HistoryAction::Insert, table.all()),
                 };
                 let written = present(row).filter(|(field, _)| fields.contains(*field));
+                let written = written.chain(generated());
                 (!fields.is_empty()).then(|| self.entry(table, key, action, written, outcome))
             }
             Write::Update { key, row, .. } => {
                 let (action, fields) = (HistoryAction::Update, changed());
                 let written = present(row).filter(|(field, _)| fields.contains(*field));
+                let written = written.chain(generated());
                 let key = key.as_ref();
                 (!fields.is_empty()).then(|| self.entry(table, key, action, written, outcome))
             }
             Write::Increment { .. } if changed().is_empty() => None,
             Write::Increment { key, field, stamp, .. } => {
                 let stamped = table.updated_at().map(|field| (field, stamp.as_ref()));
-                let written = [(*field, outcome.value.as_ref())].into_iter().chain(stamped);
+                let sum = [(*field, outcome.value.as_ref())].into_iter();
+                let written = sum.chain(stamped).chain(generated());
                 let action = HistoryAction::Increment;
                 Some(self.entry(table, key.as_ref(), action, written, outcome))
             }

@@ -24,9 +24,10 @@
 //! 5. a read of the rows that will be removed, for their entries (`entries.rs`), or of the row
 //!    before the write, for its immutable fields and for its changes (`before.rs`);
 //! 6. the write;
-//! 7. entries in the history, and from time to time a delete of old ones;
-//! 8. a read of the written row, for rights;
-//! 9. the end of the savepoint, which is rolled back first if a step from 2 on has failed.
+//! 7. a read of the written row, for its generated columns (`generated.rs`);
+//! 8. entries in the history, and from time to time a delete of old ones;
+//! 9. a read of the written row, for rights;
+//! 10. the end of the savepoint, which is rolled back first if a step from 2 on has failed.
 //!
 //! A batch with an idempotency key begins with a search for the answer of an earlier batch with the
 //! same key, and ends with storing this batch's answer (`answers.rs`).
@@ -46,6 +47,7 @@ use self::current::{Current, Looked};
 use self::hooks::HookCalls;
 use super::before::{self, RowsBefore};
 use super::checks::Checks;
+use super::generated::GeneratedValues;
 use super::trimming::Trimming;
 use crate::contract::operation::{BatchMode, Link, Once, Operation, Outcome, Write, resolve_links};
 use crate::rows::refusal::copy_of;
@@ -137,6 +139,8 @@ pub struct BatchMachine {
     entered: usize,
     /// The rows that the write is to change, before the write.
     before: Vec<Value>,
+    /// The generated columns of the row that the write is for.
+    generated: GeneratedValues,
     /// The calls of the hooks for the current write, if its table has hooks.
     calls: Option<Box<HookCalls>>,
     /// True if it deletes rows because of others, so that an engine may not count all of them.
@@ -178,6 +182,8 @@ enum Stage {
     LookBefore,
     /// Executes the write.
     Write,
+    /// Reads the row after the write.
+    LookAfter,
     /// Inserts history entries.
     Enter,
     /// Deletes old history entries.
@@ -335,6 +341,12 @@ impl BatchMachine {
                     .and_then(|write| RowsBefore(&self.before).check(write))
                     .map(|()| BatchStep::Next)
             }
+            Stage::LookAfter => {
+                let row = std::mem::take(&mut self.looked.values);
+                write_of(self.write.as_deref(), parts.writes, self.place)
+                    .and_then(|write| self.generated.read(write, row))
+                    .and_then(|()| self.after_reads(parts))
+            }
             Stage::Enter => self.enter(parts),
             Stage::Trim => self.check_written(parts),
             Stage::CheckWritten => write_of(self.write.as_deref(), parts.writes, self.place)
@@ -414,8 +426,18 @@ impl BatchMachine {
         let begun = write
             .and_then(Checks::begin)
             .map(|checks| self.checks = checks)
+            .and_then(|()| self.leave_out_generated(parts))
             .and_then(|()| self.check(parts));
         begun.unwrap_or_else(|error| self.fail_write(parts, error))
+    }
+
+    /// Takes the values that the write has for generated columns, which no engine writes.
+    fn leave_out_generated(&mut self, parts: &BatchParts<'_, '_>) -> Result<()> {
+        let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
+        if let Some(stripped) = self.generated.take(write) {
+            self.write = Some(Box::new(stripped));
+        }
+        Ok(())
     }
 
     /// Begins the next read that rights require, or the write.
@@ -477,6 +499,17 @@ impl BatchMachine {
         if let Some(calls) = self.calls.as_ref().filter(|_| !self.is_of_cascade) {
             calls.complete(write, &mut self.written)?;
         }
+        if let Some(query) = self.generated.query(write, &self.written) {
+            let table = Arc::clone(write.table());
+            self.look(Stage::LookAfter, &table, None, query);
+            return Ok(BatchStep::Next);
+        }
+        self.after_reads(parts)
+    }
+
+    /// Continues after a write whose generated columns are known, if they are needed.
+    fn after_reads(&mut self, parts: &mut BatchParts<'_, '_>) -> Result<BatchStep> {
+        let write = write_of(self.write.as_deref(), parts.writes, self.place)?;
         if write.audit().is_some() && self.written.rows > 0 {
             return self.enter(parts);
         }
@@ -493,7 +526,7 @@ impl BatchMachine {
         let Some(audit) = write.audit() else { return self.check_written(parts) };
         let mut entries = Vec::new();
         let (from, bare) = (self.entered, write.bare());
-        let known = (&*self.gone, RowsBefore(&self.before));
+        let known = (&*self.gone, RowsBefore(&self.before), &self.generated);
         self.entered = audit.entries(bare, known, &self.written, from, &mut entries);
         if entries.is_empty() {
             let Some(trim) = audit.trim() else { return self.check_written(parts) };
@@ -544,6 +577,7 @@ impl BatchMachine {
             | Stage::Look
             | Stage::LookBefore
             | Stage::Write
+            | Stage::LookAfter
             | Stage::Enter
             | Stage::Trim
             | Stage::CheckWritten => self.fail_write(parts, error),

@@ -22,7 +22,8 @@ pub(super) const DEADLINE: Duration = Duration::from_secs(5);
 /// The change of a row that is about to be written, as a hook gets it.
 ///
 /// A hook may change [`BeforeChange::after`], which is then written. The key, the timestamps and the
-/// version cannot be changed.
+/// version cannot be changed, nor generated columns, which have the values before the write: NULL,
+/// an empty text or 0 in a new row.
 ///
 /// Blobs that are not written are empty in both rows, and stay as they are unless the hook changes
 /// them.

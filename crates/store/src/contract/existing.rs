@@ -57,6 +57,8 @@ pub struct ExistingColumn {
     pub is_required: bool,
     /// True if it is the key, or a part of it.
     pub is_key: bool,
+    /// True if the database computes its values, so that no write has them.
+    pub is_generated: bool,
     /// Its default, as SQL.
     pub default: Option<String>,
 }
@@ -78,6 +80,7 @@ impl ExistingColumn {
             nullable: true,
             is_required: false,
             is_key: false,
+            is_generated: false,
             default: None,
         }
     }

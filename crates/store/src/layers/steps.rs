@@ -1,8 +1,9 @@
-//! The layer of writes that take additional steps in the same transaction. There are six reasons
+//! The layer of writes that take additional steps in the same transaction. There are seven reasons
 //! for such steps:
 //! - The table is audited: an entry in the history is written, with the fields that changed.
 //! - The caller has rights with rules on rows: the rows are read and checked before the write.
 //! - Immutable fields are written: the row is read, and the write refused if it would change them.
+//! - A value is given for a generated column: it is compared with that of the database afterwards.
 //! - Rows that refer to deleted ones are deleted or changed.
 //! - The table has hooks that are called before the write, with the rows before and after it.
 //! - The store determines values of the row: default expressions and computed fields.
@@ -21,13 +22,14 @@ mod write_as_batch;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use marmota_model::{NoRows, Result, RowSink};
+use marmota_model::{NoRows, Result, RowSink, Table};
 
 use self::additional::Steps;
 use self::before_hooks::BeforeHooks;
 use self::evaluation::Evaluation;
 use self::transaction_write::{TransactionWrite, check_turn};
 use self::write_as_batch::WriteAsBatch;
+use crate::batch_machine::before;
 use crate::contract::audit::AuditLog;
 use crate::contract::durability::Durability;
 use crate::contract::operation::{Operation, Outcome};
@@ -38,7 +40,7 @@ use crate::rows::cascades::Cascades;
 use crate::rows::registry::Registry;
 
 /// The layer of writes with additional steps. It is idle in a store without audited tables,
-/// immutable fields and hooks, for handles without rights.
+/// immutable fields, generated columns and hooks, for handles without rights.
 pub(crate) struct StepsLayer<L> {
     /// The history, if a table is audited.
     audit_log: Option<Arc<AuditLog>>,
@@ -82,10 +84,11 @@ impl<L: Layer> StepsLayer<L> {
         registry: &Arc<Registry>,
         next: L,
     ) -> Self {
-        let has_immutable = registry.tables().iter().any(|table| !table.immutable().is_empty());
+        let is_compared = |table: &Table| !before::compared_fields(table).is_empty();
+        let has_compared = registry.tables().iter().any(|table| is_compared(table));
         let has_cascades = cascades && !registry.cascades().is_empty();
         let is_idle =
-            audit_log.is_none() && before_hooks.is_none() && !has_immutable && !has_cascades;
+            audit_log.is_none() && before_hooks.is_none() && !has_compared && !has_cascades;
         let (audit_log, registry) = (audit_log.map(Arc::new), Arc::clone(registry));
         Self { audit_log, before_hooks, cascades: has_cascades, is_idle, registry, next }
     }

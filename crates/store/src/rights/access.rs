@@ -206,7 +206,7 @@ impl TableRights {
             referring: Vec::new(),
             tells_before: !key_is_made
                 && !insert.has_relations()
-                && (insert.is_all() || !table.has_expressions()),
+                && (insert.is_all() || !table.has_determined_values()),
             table: Arc::clone(table),
             insert,
             read,

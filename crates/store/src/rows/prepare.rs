@@ -84,7 +84,7 @@ impl WriteTimestamp {
 /// | version | any | 1 |
 /// | other, absent | | its default, or NULL if it is optional, otherwise an error |
 /// | with a default expression, absent | | absent: the store evaluates it in the transaction of the write |
-/// | computed | | that of a struct becomes absent; another is compared with the computed value |
+/// | computed, generated | | that of a struct becomes absent; another is compared with the computed value |
 ///
 /// The row has one value for each field of the table, in order. Texts that a sanitizer changes are
 /// stored in `scratch`.
@@ -175,7 +175,7 @@ pub fn update_into<'a>(
 
 /// Fills absent fields with their default or NULL, like an insert, for a write that replaces a row
 /// as a whole. Blobs, which reads leave out by default, stay as they are, and so do computed
-/// fields, fields with a default expression, those of a composite key, and those that the caller of
+/// and generated fields, fields with a default expression, those of a composite key, and those that the caller of
 /// a [view](Table::view) may not write.
 ///
 /// A field without a default that is not optional is a violation.
@@ -229,10 +229,11 @@ pub fn no_target(field: &Field, key: ValueRef<'_>, target: &str) -> Violation {
     violation(field, key, "reference", message)
 }
 
-/// Leaves out the computed fields of a struct, which always has values for them.
+/// Leaves out the computed and generated fields of a struct, which always has values for them.
 fn leave_out_computed(table: &Table, row: &mut [ValueRef<'_>], origin: ValueSource) {
     if origin == ValueSource::Struct {
-        table.computed_fields().iter().for_each(|field| row[field] = ValueRef::Absent);
+        let computed = table.computed_fields().union(table.generated_fields());
+        computed.iter().for_each(|field| row[field] = ValueRef::Absent);
     }
 }
 
@@ -320,7 +321,7 @@ fn fill_one<'a>(
     // A field with an invalid value is reported only once.
     let known = |violations: &[Violation]| violations.iter().any(|v| v.field == field.name);
     if table.is_determined(position) {
-        // The store evaluates its expression in the transaction of the write.
+        // The store evaluates its expression in the transaction of the write, or the database does.
         return;
     }
     match table.default(position) {

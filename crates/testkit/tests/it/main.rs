@@ -11,6 +11,7 @@ mod killed;
 mod killed_hooks;
 mod leaks;
 mod live_moves;
+mod moved_generated_columns;
 mod other_files;
 mod sql;
 mod stress;

@@ -56,7 +56,7 @@ impl Client {
                 generate(language, &name, DescribedTables::parse(&document)?.tables())?
             }
             None => {
-                let store = command.builder("memory:")?.open()?;
+                let store = command.builder("memory:")?.models_alone().open()?;
                 let tables = store.registry().tables().iter();
                 let tables: Vec<_> = tables.filter(|table| !is_internal(table)).cloned().collect();
                 generate(language, &name, &tables)?

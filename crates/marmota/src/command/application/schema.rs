@@ -165,11 +165,10 @@ fn export(command: &Command, database: &Database) -> Result<AppFile, Box<dyn std
         return Ok((*app).clone());
     }
     // The models are those of any store of the program; one in memory leaves the database alone.
-    let url = match command.url(database).split_once(':') {
-        Some(("sqlite" | "memory", _)) => "memory:",
-        _ => command.url(database),
+    let store = match command.url(database).split_once(':') {
+        Some(("sqlite" | "memory", _)) => command.builder("memory:")?.models_alone().open()?,
+        _ => command.builder(command.url(database))?.open()?,
     };
-    let store = command.builder(url)?.open()?;
     let tables = store.registry().tables().iter().filter(|table| !is_internal(table));
     let schemas: Vec<_> = tables.map(|table| table.schema().clone()).collect();
     Ok(AppFile::from_schemas(&schemas, Vec::<AppGroup>::new())?)

@@ -212,7 +212,7 @@ impl Selected {
 /// Opens a database that has tables of jobs, with the models of the program if it has jobs, and
 /// otherwise with these tables alone: the database of another program is not changed.
 fn open(command: &Command, url: &str) -> Result<Store> {
-    let of_program = (command.models)("memory:")?.open()?;
+    let of_program = (command.models)("memory:")?.models_alone().open()?;
     let has_jobs = of_program.table("marmota_job").is_ok();
     of_program.close()?;
     let builder = || -> Result<StoreBuilder> {

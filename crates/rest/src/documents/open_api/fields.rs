@@ -95,11 +95,12 @@ pub(super) fn written(table: &Table, body: Body) -> Value {
                     "type": "null",
                     "description": "The bytes are written at the path of the field",
                 }),
-                Role::Plain if field.computed.is_some() => {
+                Role::Plain if field.is_computed() => {
                     let mut computed = of_field(table, at, field);
-                    computed["description"] = json!(
-                        "The store computes it: left out, or the value that the store computes"
-                    );
+                    let by = if field.computed.is_some() { "store" } else { "database" };
+                    computed["description"] = json!(format!(
+                        "The {by} computes it: left out, or the value that the {by} computes"
+                    ));
                     computed
                 }
                 Role::Plain | Role::Key => of_field(table, at, field),
@@ -144,7 +145,8 @@ fn required(table: &Table) -> Vec<&str> {
 /// Returns the schema of a field's value: that of its kind, with its rules, its default and its
 /// role.
 ///
-/// - A computed field is `readOnly`, and has its expression as `x-computed`.
+/// - A computed field is `readOnly`, and has its expression as `x-computed`. A generated column is
+///   `readOnly`, too: its expression is SQL, which may name fields that the caller does not see.
 /// - A default expression is `x-default-expression`, an extension, and has a description.
 /// - Creation and update times are `readOnly`: the server ignores them in a request.
 /// - A field that cannot be changed after the insert has `x-immutable`, an extension, and a
@@ -178,6 +180,9 @@ pub(super) fn of_field(table: &Table, position: usize, field: &Field) -> Value {
         if !expression.is_empty() {
             schema["x-computed"] = json!(expression);
         }
+        schema["readOnly"] = json!(true);
+    }
+    if field.generated.is_some() {
         schema["readOnly"] = json!(true);
     }
     if matches!(field.role, Role::CreatedAt | Role::UpdatedAt) {

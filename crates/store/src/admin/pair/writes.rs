@@ -35,6 +35,7 @@ impl Repeated {
             (ChangeKind::Insert, Some(after)) => {
                 let mut row = after.clone();
                 source.read_absent(&change.table, &mut row)?;
+                leave_out_generated(&table, &mut row);
                 return Ok(Self { write: Write::insert(table, row), version: None });
             }
             (ChangeKind::Update, Some(after)) => after,
@@ -55,6 +56,7 @@ impl Repeated {
             row[place] = blobs[place].clone();
         }
         row[table.key()] = Value::Absent;
+        leave_out_generated(&table, &mut row);
         let mut version = None;
         if let Some(place) = table.version() {
             row[place] = Value::Absent;
@@ -92,5 +94,11 @@ pub(super) fn replacement(
     }
     let mut row = after.clone();
     source.read_absent(of_source, &mut row)?;
+    leave_out_generated(table, &mut row);
     Ok(Write::Insert { table: Arc::clone(table), row, on_conflict: OnConflict::Replace })
+}
+
+/// Removes the values that the secondary computes by itself.
+fn leave_out_generated(table: &Table, row: &mut Row) {
+    table.generated_fields().iter().for_each(|field| row[field] = Value::Absent);
 }

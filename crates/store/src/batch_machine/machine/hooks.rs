@@ -360,12 +360,13 @@ impl BatchMachine {
         let table = Arc::clone(write.table());
         let set_by_store =
             [Some(table.key()), table.created_at(), table.updated_at(), table.version()];
-        if let Some((field, _)) =
-            assigned.iter().find(|(field, _)| set_by_store.contains(&Some(*field)))
-        {
+        let is_fixed = |field: usize| {
+            set_by_store.contains(&Some(field)) || table.generated_fields().contains(field)
+        };
+        if let Some((field, _)) = assigned.iter().find(|(field, _)| is_fixed(*field)) {
             let message = format!(
-                "a hook of `{}` has changed `{}`: the key, the timestamps and the version of a \
-                 row cannot be changed by a hook",
+                "a hook of `{}` has changed `{}`: the key, the timestamps, the version and the \
+                 generated columns of a row cannot be changed by a hook",
                 table.name(),
                 table.fields()[*field].name
             );
@@ -545,11 +546,15 @@ fn borrowed(row: &[Value]) -> Vec<ValueRef<'_>> {
     row.iter().map(Value::as_ref).collect()
 }
 
-/// Returns a row of an insert as a struct can be read from it: a key that the engine generates is 0.
+/// Returns a row of an insert as a struct can be read from it: a key that the engine generates is 0,
+/// and a generated column NULL or, if it is not optional, empty or 0.
 fn readable(table: &Table, row: &[Value]) -> Vec<Value> {
     let mut row = row.to_vec();
     if table.key_kind() == KeyKind::Auto && row[table.key()] == Value::Absent {
         row[table.key()] = Value::Int(0);
+    }
+    for field in table.generated_fields().iter() {
+        row[field] = table.placeholder(field);
     }
     row
 }

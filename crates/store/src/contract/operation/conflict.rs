@@ -31,7 +31,7 @@ pub enum OnConflict {
     /// no version is compared. Fails with a conflict if the result conflicts with another row.
     Update {
         /// The fields to write: those that the caller gave, and the updated-at
-        /// field; never the key, the created-at field or the version.
+        /// field; never the key, the created-at field, the version or a generated column.
         fields: FieldSet,
     },
 }
@@ -61,6 +61,7 @@ impl OnConflict {
         let Self::Update { .. } = self else { return self };
         let owned = [Some(table.key()), table.created_at(), table.version()];
         let owned = owned.into_iter().flatten().chain(table.key_fields().iter().copied());
+        let owned = owned.chain(table.generated_fields().iter());
         let fields = owned.fold(given, FieldSet::without);
         Self::Update { fields: table.updated_at().map_or(fields, |at| fields.with(at)) }
     }

@@ -94,7 +94,7 @@ pub enum Write {
         /// The actor, and the table of the entries.
         audit: Audit,
     },
-    /// A write that gives values to immutable fields; made by the store.
+    /// A write that gives values to immutable fields or generated columns; made by the store.
     Compared {
         /// The write.
         write: Box<Write>,

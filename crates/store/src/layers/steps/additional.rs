@@ -209,7 +209,7 @@ fn is_audited(audit_log: Option<&Arc<AuditLog>>, operation: &Operation<'_>) -> R
     Ok(is_audited)
 }
 
-/// Returns true if an operation may change immutable fields.
+/// Returns true if an operation may change immutable fields, or has values for generated columns.
 fn is_compared(operation: &Operation<'_>) -> bool {
     match operation {
         Operation::Batch { writes, .. } => writes.iter().any(before::compares),

@@ -64,6 +64,10 @@ pub fn check_increment(table: &Table, field: usize, by: ValueRef<'_>) -> Result<
         let message = format!("is computed by the store (`{expression}`); change what it uses");
         return Err(Error::invalid(vec![violation(what, by, "computed", message)]));
     }
+    if what.generated.is_some() {
+        let message = "is computed by the database; change what it uses";
+        return Err(Error::invalid(vec![violation(what, by, "computed", message)]));
+    }
     if fits && what.role == Role::Plain {
         return Ok(());
     }
