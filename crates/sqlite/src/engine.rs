@@ -88,6 +88,7 @@ impl Sqlite {
         let writer = WriteLock::new(executor, options.writes_waiting_max);
         commit_thread.employ(Arc::<WriteLock<Executor>>::downgrade(&writer));
         let capability = Capability::new("sqlite", durable)
+            .with_made_key_texts()
             .with_sql()
             .with_reused_last_key()
             .with_change_feed()

@@ -62,11 +62,18 @@ struct RowMemory {
     key: String,
     /// The values of virtual columns.
     virtuals: Vec<Value>,
+    /// The texts of references to composite keys.
+    references: Vec<(usize, Option<String>)>,
 }
 
 impl RowMemory {
     const fn new() -> Self {
-        Self { cells: ChangedCells::new(), key: String::new(), virtuals: Vec::new() }
+        Self {
+            cells: ChangedCells::new(),
+            key: String::new(),
+            virtuals: Vec::new(),
+            references: Vec::new(),
+        }
     }
 }
 
@@ -138,7 +145,7 @@ impl ListenedTable {
         memory: &'c mut RowMemory,
     ) -> Result<RowValues<'c>> {
         let table = self.table.table();
-        let RowMemory { cells, key, virtuals } = memory;
+        let RowMemory { cells, key, virtuals, references } = memory;
         let cells = row.read(after, &self.columns, cells).ok_or_else(no_memory)?;
         let mut values: RowValues<'_> = smallvec![ValueRef::Absent; self.forms.len()];
         for (&place, cell) in self.stored.iter().zip(cells) {
@@ -155,6 +162,11 @@ impl ListenedTable {
         if table.has_composite_key() {
             *key = table.key_text_of(&values).unwrap_or_default();
             values[table.key()] = ValueRef::Text(key);
+        }
+        references.clear();
+        table.each_made_reference(&values, |at, text| references.push((at, text)));
+        for (at, text) in &*references {
+            values[*at] = text.as_deref().map_or(ValueRef::Null, ValueRef::Text);
         }
         Ok(values)
     }

@@ -57,6 +57,10 @@ pub struct Capability {
     /// ([`marmota_model::Field::generated`]). A store on an engine without them refuses schemas with
     /// such fields as [`ErrorKind::Unsupported`]. Default: false.
     pub generated_columns: bool,
+    /// True if it makes the texts of composite keys, and those of references to them, of their fields
+    /// in each read. Then the store need not compute the references of stored rows. Default: false,
+    /// it stores them.
+    pub makes_key_texts: bool,
     /// True if a write waits for an open transaction of another session only if that has written to
     /// the same row. Default: false, writes to other rows may wait as well.
     pub row_locks: bool,
@@ -139,6 +143,7 @@ impl Capability {
             on_delete: true,
             partial_indexes: true,
             generated_columns: false,
+            makes_key_texts: false,
             row_locks: false,
             reads_meanwhile: ReadsMeanwhile::Before,
             key_gaps: false,
@@ -290,6 +295,13 @@ impl Capability {
         self
     }
 
+    /// The same engine, which makes the texts of keys in each read ([`Capability::makes_key_texts`]).
+    #[must_use]
+    pub const fn with_made_key_texts(mut self) -> Self {
+        self.makes_key_texts = true;
+        self
+    }
+
     /// Returns an error if the engine has no transactions; `what` begins its message, such as "a
     /// migration".
     ///
@@ -329,6 +341,7 @@ impl Capability {
             on_delete: self.on_delete,
             partial_indexes: self.partial_indexes,
             generated_columns: self.generated_columns,
+            makes_key_texts: false,
             shared_file: false,
             change_feed: false,
             shared_commits: false,
@@ -360,6 +373,7 @@ impl Capability {
             on_delete: self.on_delete && other.on_delete,
             partial_indexes: self.partial_indexes && other.partial_indexes,
             generated_columns: self.generated_columns && other.generated_columns,
+            makes_key_texts: self.makes_key_texts && other.makes_key_texts,
             row_locks: self.row_locks && other.row_locks,
             reads_meanwhile: self.reads_meanwhile.max(other.reads_meanwhile),
             key_gaps: self.key_gaps || other.key_gaps,
