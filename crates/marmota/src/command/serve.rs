@@ -12,12 +12,12 @@
 //! | sessions, tokens, limits of accounts | `serve/options/session_options.rs` |
 //! | files | `serve/options/file_options.rs` |
 //! | TLS | `serve/tls.rs` |
-//! | limits of HTTP | `serve/http_limits.rs` |
+//! | limits of HTTP | `serve/options/http_limits.rs` |
 //! | CORS, the rate limit, security headers | `serve/layers.rs` |
 //! | the access log | `serve/access_log_file.rs` |
 //! | statistics, metrics, health, the log | `serve/operators.rs` |
-//! | durability, cache, idempotency, changes, history | `serve/store_options.rs` |
-//! | pages, batches, compression of REST | `serve/rest_options.rs` |
+//! | durability, cache, idempotency, changes, history | `serve/options/store_options.rs` |
+//! | pages, batches, compression of REST | `serve/options/rest_options.rs` |
 //! | replication | `replicate.rs` |
 //! | webhooks, agents | `background/webhook.rs`, `background/mcp.rs` |
 //! | tables and groups of a file, settings of a file | `application.rs` |
@@ -53,18 +53,16 @@ mod accounts;
 mod database;
 #[cfg(feature = "app")]
 mod editing;
-mod http_limits;
 mod layers;
 #[cfg(feature = "app")]
 mod live;
 mod operators;
+mod option_values;
 mod options;
 #[cfg(feature = "app")]
 mod reload;
-mod rest_options;
 mod routes;
 mod service_manager;
-mod store_options;
 mod tls;
 
 use std::net::SocketAddr;

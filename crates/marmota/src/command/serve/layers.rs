@@ -9,7 +9,7 @@ use clap::Args;
 use marmota_http::{AddedHeaders, Cors, Layer, RateLimit, Request, Response, SecurityHeaders};
 use marmota_model::{Error, ErrorKind, Result};
 
-use super::http_limits::positive;
+use super::option_values::positive;
 
 /// The options of middleware.
 #[derive(Args)]

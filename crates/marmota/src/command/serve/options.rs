@@ -2,25 +2,26 @@
 
 #[cfg(feature = "files")]
 mod file_options;
+mod http_limits;
+mod rest_options;
 mod session_options;
+mod store_options;
 mod thread_options;
-
-use std::time::Duration;
 
 use clap::Args;
 
 #[cfg(feature = "files")]
 use self::file_options::FileStorageOptions;
+use self::http_limits::HttpLimits;
+use self::rest_options::RestOptions;
 use self::session_options::SessionOptions;
+use self::store_options::StoreOptions;
 use self::thread_options::ThreadOptions;
 use super::access_log_file::AccessLogOptions;
 #[cfg(feature = "mail")]
 use super::accounts::AccountOptions;
-use super::http_limits::HttpLimits;
 use super::layers::LayerOptions;
 use super::operators::Operators;
-use super::rest_options::RestOptions;
-use super::store_options::StoreOptions;
 use super::tls::TlsOptions;
 use crate::command::Database;
 #[cfg(feature = "mcp")]
@@ -118,16 +119,6 @@ pub(in crate::command) struct Serve {
     #[cfg(feature = "replication")]
     #[command(flatten)]
     pub(super) replicate: Replicate,
-}
-
-/// Returns a time of whole minutes.
-const fn minutes(minutes: u64) -> Duration {
-    Duration::from_secs(minutes.saturating_mul(60))
-}
-
-/// Returns a time of whole hours.
-pub(super) const fn hours(hours: u64) -> Duration {
-    minutes(hours.saturating_mul(60))
 }
 
 /// Parses permissions of a Unix socket: three octal digits.

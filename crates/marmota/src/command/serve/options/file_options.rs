@@ -4,13 +4,12 @@ use clap::Args;
 use marmota_files::{FileOptions, FileStorage};
 use marmota_model::Result;
 
-use super::super::http_limits::positive;
-use super::{hours, minutes};
+use crate::command::serve::option_values::{hours, minutes, positive};
 
-/// The storage of files. Without a URL there is none.
+/// The storage of files. It needs a URL.
 #[derive(Args)]
 #[command(next_help_heading = "Files")]
-pub(in crate::command::serve) struct FileStorageOptions {
+pub(crate) struct FileStorageOptions {
     /// Keeps the bytes of file fields in this folder, or in a bucket: FOLDER, file:///FOLDER or
     /// s3://BUCKET/PREFIX; see the guide, 43-files.md
     #[arg(long, value_name = "URL", env = "MARMOTA_FILES")]
@@ -35,7 +34,7 @@ pub(in crate::command::serve) struct FileStorageOptions {
 
 impl FileStorageOptions {
     /// Returns true if files are stored.
-    pub(in crate::command::serve) const fn is_on(&self) -> bool {
+    pub(crate) const fn is_on(&self) -> bool {
         self.files.is_some()
     }
 
@@ -43,7 +42,7 @@ impl FileStorageOptions {
     ///
     /// # Errors
     /// Those of the folder or the bucket.
-    pub(in crate::command::serve) fn open(&self) -> Result<Option<FileStorage>> {
+    pub(crate) fn open(&self) -> Result<Option<FileStorage>> {
         let options = FileOptions::default()
             .grace(minutes(self.files_grace_minutes))
             .sweep_interval(minutes(self.files_sweep_interval_minutes))

@@ -7,13 +7,12 @@ use std::time::Duration;
 use clap::Args;
 use marmota_auth::Settings;
 
-use super::super::http_limits::positive;
-use super::{hours, minutes};
+use crate::command::serve::option_values::{days, hours, minutes, positive};
 
 /// The options of sessions. They have an effect with `--auth`.
 #[derive(Args)]
 #[command(next_help_heading = "Sessions and accounts")]
-pub(in crate::command::serve) struct SessionOptions {
+pub(crate) struct SessionOptions {
     /// The time after which an unused session expires
     #[arg(long, value_name = "MINUTES", default_value_t = 480, value_parser = positive::<u64>)]
     session_idle_minutes: u64,
@@ -65,7 +64,7 @@ impl SessionOptions {
     ///
     /// # Errors
     /// A file of the secret that cannot be read.
-    pub(in crate::command::serve) fn settings(&self) -> Result<Settings, String> {
+    pub(crate) fn settings(&self) -> Result<Settings, String> {
         let settings = Settings::default()
             .session_idle(minutes(self.session_idle_minutes))
             .session_age_max(days(self.session_age_max_days))
@@ -88,8 +87,4 @@ impl SessionOptions {
         }
         Ok(settings.jwt_secret(secret))
     }
-}
-
-const fn days(days: u64) -> Duration {
-    hours(days.saturating_mul(24))
 }

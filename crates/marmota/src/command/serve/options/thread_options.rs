@@ -5,12 +5,12 @@ use std::thread::available_parallelism;
 use clap::Args;
 use marmota_http::{Backend, BatchScheduling, Server};
 
-use super::super::http_limits::positive;
+use crate::command::serve::option_values::positive;
 
 /// The options of threads.
 #[derive(Args)]
 #[command(next_help_heading = "Threads")]
-pub(in crate::command::serve) struct ThreadOptions {
+pub(crate) struct ThreadOptions {
     /// Number of threads, at least 1; if not given, one for each core that the process may use
     #[arg(long, value_parser = positive::<usize>)]
     threads: Option<usize>,
@@ -37,7 +37,7 @@ impl ThreadOptions {
     ///
     /// # Errors
     /// Those of [`ThreadOptions::check`].
-    pub(in crate::command::serve) fn apply_to(&self, server: Server) -> Result<Server, String> {
+    pub(crate) fn apply_to(&self, server: Server) -> Result<Server, String> {
         self.check()?;
         let server = server.pin(self.pin_threads).batch_scheduling(self.batch_scheduling);
         let server = match (self.threads, self.listeners) {
@@ -61,7 +61,7 @@ impl ThreadOptions {
     ///
     /// # Errors
     /// If it has not.
-    pub(in crate::command::serve) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         match (self.threads, self.listeners) {
             (Some(threads), Some(listeners)) if threads % listeners != 0 => Err(format!(
                 "`threads` ({threads}) must be a multiple of `listeners` ({listeners})"

@@ -6,13 +6,12 @@ use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::change::ChangeRetention;
 use marmota_store::{Idempotency, StoreBuilder};
 
-use super::http_limits::positive;
-use super::options::hours;
+use crate::command::serve::option_values::{days, hours, positive};
 
 /// The options of the store.
 #[derive(Args)]
 #[command(next_help_heading = "Store")]
-pub(super) struct StoreOptions {
+pub(crate) struct StoreOptions {
     /// When a write is answered: full (it is on the disk), relaxed (a power cut may lose the last
     /// second) or none; see the guide, 36-durability.md. Default: that of the database's URL, or full
     #[arg(long, value_name = "LEVEL", value_parser = ["full", "relaxed", "none"])]
@@ -53,7 +52,7 @@ impl StoreOptions {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] if the URL names a durability too.
-    pub(super) fn with_durability(&self, url: &str) -> Result<String> {
+    pub(crate) fn with_durability(&self, url: &str) -> Result<String> {
         let Some(level) = &self.durability else { return Ok(url.to_owned()) };
         let options = url.split_once('?').map(|(_, options)| options);
         let is_named = |options: &str| options.split('&').any(|one| one.starts_with("durability="));
@@ -70,7 +69,7 @@ impl StoreOptions {
     }
 
     /// Returns the builder with these options. `has_webhooks`: changes are recorded in any case.
-    pub(super) fn apply_to(&self, builder: StoreBuilder, has_webhooks: bool) -> StoreBuilder {
+    pub(crate) fn apply_to(&self, builder: StoreBuilder, has_webhooks: bool) -> StoreBuilder {
         let mut builder = builder;
         if let Some(bytes) = self.cache_bytes_max {
             builder = builder.cache(bytes);
@@ -88,8 +87,8 @@ impl StoreOptions {
                 .bytes_max(self.changes_bytes_max);
             builder = builder.changes(retention);
         }
-        if let Some(days) = self.history_days {
-            builder = builder.history_age_max(hours(days.saturating_mul(24)));
+        if let Some(age) = self.history_days {
+            builder = builder.history_age_max(days(age));
         }
         builder
     }
