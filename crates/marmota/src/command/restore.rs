@@ -84,7 +84,7 @@ impl<'r> Restored<'r> {
             },
             || {
                 let lines = restored.iter().map(|Self { url, time, tables, rows }| {
-                    let tables = counted(*tables as u64, "table");
+                    let tables = counted(*tables, "table");
                     let rows = counted(*rows, "row");
                     format!("{url} was restored to its state at {time}: {tables}, {rows}")
                 });
