@@ -14,6 +14,7 @@ mod markdown;
 mod names;
 mod phrases;
 mod prose;
+mod settings;
 
 use crate::step::{Failure, root};
 
@@ -180,6 +181,7 @@ pub(crate) fn check() -> Result<(), Failure> {
     let glossary = fs::read_to_string(root().join("docs/glossary.md"))?;
     let phrases = phrases::Phrases::of_glossary(&glossary)?;
     documents::check(&files, &phrases, &mut faults)?;
+    settings::check(&mut faults)?;
     prose::check(&files, &phrases, &mut faults)?;
     doc_share::check(&files, &mut faults)?;
     if faults.is_empty() {

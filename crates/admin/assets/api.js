@@ -10,6 +10,8 @@ export class Problem extends Error {
   constructor(status, document) {
     super(document.detail ?? document.title ?? `The server answered ${status}.`)
     this.status = status
+    // That of its kind.
+    this.title = document.title
     this.errors = document.errors ?? []
   }
 }

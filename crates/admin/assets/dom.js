@@ -1,6 +1,6 @@
 // Elements, messages and dialogs.
 
-import { t } from './texts.js'
+import { t, translated } from './texts.js'
 
 const PROPERTIES = new Set(['value', 'checked', 'selected', 'indeterminate', 'disabled', 'textContent'])
 
@@ -61,11 +61,13 @@ export const notify = (text, kind = 'ok') => {
 export const clearErrors = () =>
   document.querySelectorAll('#messages .message.bad').forEach(message => message.remove())
 
+const ofField = ({ message }) => translated(message, 'is not valid')
+
 // The description of an error, with the fields at fault.
 export const describe = error => {
   const others = (error.errors ?? []).filter(({ message }) => !error.message.includes(message))
-  const fields = others.map(({ field, message }) => `${field} ${t(message)}`)
-  return [t(error.message), ...fields].join(' · ')
+  const fields = others.map(one => `${one.field} ${ofField(one)}`)
+  return [translated(error.message, error.title), ...fields].join(' · ')
 }
 
 export const fail = error => notify(describe(error), 'bad')
@@ -112,12 +114,12 @@ export const form = (children, { submit, send, fields = {}, extra = [] }) => {
     try {
       await send()
     } catch (error) {
-      const others = (error.errors ?? []).filter(({ field, message }) => {
-        fields[field]?.setError(t(message))
-        return !fields[field]
+      const others = (error.errors ?? []).filter(one => {
+        fields[one.field]?.setError(ofField(one))
+        return !fields[one.field]
       })
       // If each fault is shown at its field, the message would repeat them.
-      if (others.length > 0 || !error.errors?.length) alert.textContent = describe({ message: error.message, errors: others })
+      if (others.length > 0 || !error.errors?.length) alert.textContent = describe({ message: error.message, title: error.title, errors: others })
       Object.values(fields).find(field => field.target.hasAttribute('aria-invalid'))?.target.focus()
     }
     main.disabled = false

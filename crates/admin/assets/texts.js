@@ -6,6 +6,10 @@ let texts = {}
 export const t = (text, values = {}) =>
   (texts[text] ?? text).replace(/\{(\w+)\}/g, (part, name) => values[name] ?? part)
 
+// Returns a text of the server in the language that was loaded. Without a translation, which a text with values
+// never has, it is that of its kind.
+export const translated = (text, kind) => texts[text] ?? texts[kind] ?? text
+
 const KEY = 'marmota-language'
 
 // Loads the texts of the language that was chosen on this device; without one, the server takes it from

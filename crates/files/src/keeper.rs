@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
+use marmota_model::text::counted;
 use marmota_model::{
     Error, ErrorKind, FieldSet, File, Kind, Result, RowQuery, Table, Uuid, Value, ValueRef,
 };
@@ -65,7 +66,7 @@ impl Keeper {
                 }
                 match self.sweep(&space) {
                     Ok(report) if report.files > 0 => {
-                        log::info!(target: "marmota", "files: removed the bytes of {} files that no row has", report.files);
+                        log::info!(target: "marmota", "files: removed the bytes of {} without a row", counted(report.files, "file"));
                     }
                     Ok(_) => {}
                     Err(error) => log::warn!(target: "marmota", "files: a sweep failed: {error}"),

@@ -23,6 +23,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use futures_lite::future::block_on;
+use marmota_model::text::counted;
 use marmota_model::{Error, ErrorKind, Result, Timestamp, Uuid, Value};
 use parking_lot::Mutex;
 
@@ -156,7 +157,10 @@ impl Worker {
         if !shared.wait_until_idle(shared.options.stop_limit, || {}) {
             let abort = || attempts().iter().for_each(|attempt| attempt.abort(Abort::Stop));
             if !shared.wait_until_idle(DROP_LIMIT, abort) {
-                log::warn!("{} jobs do not end; their lease does", shared.in_progress());
+                let jobs = counted(shared.in_progress() as u64, "job");
+                log::warn!(
+                    "stopped before the end of {jobs}: another worker continues after the lease"
+                );
             }
         }
         let is_idle = shared.in_progress() == 0;

@@ -90,12 +90,13 @@ impl Shared {
             let known = coming.iter().position(|known| known.table.name() == table.name());
             let Some(number) = known else {
                 let mut rows = TableRows::new(Arc::clone(table));
-                if let Some((_, section)) = loaded.section(table, tables) {
+                if let Some((name, section)) = loaded.section(table, tables) {
                     section
                         .fill(&mut rows, destructive)
                         .map_err(|error| in_file(loaded, &error))?;
                     filled.push(coming.len());
-                    reshaped |= !section.is_shaped_as(&rows);
+                    // The log names tables: rows under a previous name would not be found.
+                    reshaped |= !section.is_shaped_as(&rows) || name != table.name();
                 }
                 coming.push(Coming { table: Arc::clone(table), fresh: Some(rows) });
                 continue;

@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use marmota_model::text::counted;
 use marmota_model::{
     Error, ErrorKind, Field, FieldSet, Index, KeyKind, Result, Role, Table, Timestamp, Value,
     ValueRef,
@@ -350,8 +351,9 @@ impl Planning<'_> {
             let effect = match database.count(&existing.name, missing).await? {
                 0 => StepEffect::Safe,
                 nulls => StepEffect::Refused(format!(
-                    "the field must have a value in the model, but {nulls} rows in the database \
-                     have none; give them one, or make the field optional"
+                    "the field must have a value in the model, but has none in {} of the database: \
+                     set one, or make the field optional",
+                    counted(nulls, "row")
                 )),
             };
             self.add(TableChange::RequireValue(name), effect, StepAction::Nothing);
@@ -394,8 +396,8 @@ impl Planning<'_> {
         let (name, table) = (field.name.clone(), self.table.name());
         let effect = StepEffect::Destructive {
             what: format!(
-                "the model has no such field; its values in up to {} rows would be lost",
-                existing.rows
+                "the model has no such field; its values in up to {} would be lost",
+                counted(existing.rows, "row")
             ),
             way_out: format!("add the field, or drop it (`migrate --drop {table}.{name}`)"),
             needed: false,

@@ -1,6 +1,7 @@
 //! The steps that change a table to fit a model, as far as they are the same in all databases: the
 //! changes, the refusals, and the messages for the user.
 
+use marmota_model::text::counted;
 use marmota_model::{Field, Index, Kind, OnDelete, Role, Table};
 use marmota_store::plan::{PlanStep, StepEffect, TableChange};
 
@@ -209,9 +210,10 @@ impl TableSteps<'_> {
         let nulls = count(&format!("{} IS NULL", quoted(column)))?;
         if nulls > 0 {
             let why = format!(
-                "the field must have a value in the model, but {nulls} rows in the database have \
-                 none; give them one (UPDATE {} SET {shown}=… WHERE {shown} IS NULL), or make the \
+                "the field must have a value in the model, but has none in {} of the database: set \
+                 one (UPDATE {} SET {shown}=… WHERE {shown} IS NULL), or make the \
                  field optional",
+                counted(nulls.unsigned_abs(), "row"),
                 quoted(self.table.name()),
             );
             self.refuse(TableChange::RequireValue(name), why);

@@ -235,6 +235,7 @@ fn a_person_fills_in_fields_of_the_application_in_their_language() {
     let program = Program::start(&[
         "--auth",
         "--sign-up=open",
+        "--login-attempts-max=2",
         &format!("--mail-url={}", catcher.url()),
         "--mail-from=Shop <shop@example.org>",
         &format!("--app={}", tables.display()),
@@ -261,11 +262,21 @@ fn a_person_fills_in_fields_of_the_application_in_their_language() {
         page.hides("Is paying").await;
         page.press("Konto anlegen").await;
         page.wait("document.querySelector('[aria-invalid]')").await;
+        page.shows("darf nicht leer sein").await;
         page.is_accessible("account-fields").await;
         page.fill("Display name", "Ann").await;
         page.press("Konto anlegen").await;
         page.shows("Ihr Konto ist fertig").await;
         page.press("Anmelden").await;
+        // Errors of the server: by their text, and by their kind if the text has a number.
+        page.fill("E-Mail-Adresse oder Name", "bob").await;
+        page.fill("Passwort", "another password").await;
+        page.press("Anmelden").await;
+        page.shows("Der Name oder das Passwort ist falsch.").await;
+        page.fill("Passwort", "a third password").await;
+        page.press("Anmelden").await;
+        page.press("Anmelden").await;
+        page.shows("Es waren zu viele Versuche").await;
         page.fill("E-Mail-Adresse oder Name", ANN).await;
         page.fill("Passwort", PASSWORD).await;
         page.press("Anmelden").await;

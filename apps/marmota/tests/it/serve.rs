@@ -327,3 +327,20 @@ fn no_threads_are_refused() {
     let said = Folder::new().run(&words).with(2);
     assert!(said.contains("at least 1") && said.contains("--threads"), "{said}");
 }
+
+#[test]
+fn sessions_have_settings() {
+    let mut serving = Serving::start(&["--auth", "--one-session", "--login-attempts-max", "2"]);
+    let once = setup_token(&mut serving);
+    let first = serving.token_of("admin", &once);
+    assert_eq!(serving.ask("GET /api/person", &first, None).0, 200);
+    let login = json!({ "name": "admin", "password": "the horse of admin" });
+    let second = serving.json("POST /api/auth/login", "", Some(&login));
+    let second = second["token"].as_str().unwrap();
+    assert_eq!(serving.ask("GET /api/person", second, None).0, 200);
+    assert_eq!(serving.ask("GET /api/person", &first, None).0, 401, "one session");
+    let wrong = json!({ "name": "admin", "password": "wrong horse" });
+    let login = || serving.ask("POST /api/auth/login", "", Some(&wrong)).0;
+    let statuses = [login(), login(), login()];
+    assert_eq!([statuses[0], statuses[2]], [401, 429], "of 10 attempts by default");
+}

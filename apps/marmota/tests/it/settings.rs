@@ -101,6 +101,7 @@ fn a_reload_changes_settings_and_keeps_connections() {
     let (access, moved) =
         (folder.0.path().join("access.log"), folder.0.path().join("access.log.1"));
     let text = "cors_origin = [\"https://a.example.org\"]\nrate_limit = 1000\n\
+                cors_exposed = [\"ETag\"]\ncontent_security_policy = \"default-src 'self'\"\n\
                 access_log = \"access.log\"\naccess_log_format = \"json\"\nhsts_s = 60\n";
     fs::write(&config, text).unwrap();
     let mut served = Served::start(&folder);
@@ -110,6 +111,8 @@ fn a_reload_changes_settings_and_keeps_connections() {
     assert!(head.contains("Access-Control-Allow-Origin: https://a.example.org\r\n"), "{head}");
     assert!(head.contains("Strict-Transport-Security: max-age=60"), "{head}");
     assert!(head.contains("X-Frame-Options: DENY\r\n"), "{head}");
+    assert!(head.contains("Content-Security-Policy: default-src 'self'\r\n"), "{head}");
+    assert!(head.contains("Access-Control-Expose-Headers: ETag\r\n"), "{head}");
     let head = connection.request(
         "OPTIONS /api/person",
         "Origin: https://a.example.org\r\nAccess-Control-Request-Method: POST\r\n",
@@ -126,8 +129,8 @@ fn a_reload_changes_settings_and_keeps_connections() {
     let line = served.reload();
     assert_eq!(
         line,
-        "Reloaded marmota.toml: cors_origin, hsts_s, log, rate_limit and rate_limit_burst have \
-         changed; page_rows_max and threads need a restart.\n"
+        "Reloaded marmota.toml: content_security_policy, cors_exposed, cors_origin, hsts_s, log, \
+         rate_limit and rate_limit_burst have changed; page_rows_max and threads need a restart.\n"
     );
     let head = connection.request(GET, "Origin: https://b.example.org\r\n");
     assert!(head.contains("Access-Control-Allow-Origin: https://b.example.org\r\n"), "{head}");
@@ -180,6 +183,61 @@ fn limits_and_the_form_of_the_log_are_settings() {
     }
 }
 
+/// Returns the cores of each thread that serves HTTP, as `/proc` writes them.
+fn cores_of_threads(process: u32) -> Vec<String> {
+    let cores = |task: std::io::Result<fs::DirEntry>| {
+        let status = fs::read_to_string(task.ok()?.path().join("status")).ok()?;
+        let value = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+            line.map(|value| value.trim().to_owned())
+        };
+        value("Name")?.starts_with("marmota-http-").then(|| value("Cpus_allowed_list"))?
+    };
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    tasks.filter_map(cores).collect()
+}
+
+/// Returns the number of listeners of a port.
+fn listeners_of(served: &Served) -> usize {
+    const LISTENS: &str = "0A";
+    let (_, port) = served.address.rsplit_once(':').unwrap();
+    let port = format!(":{:04X}", port.parse::<u16>().unwrap());
+    let sockets = fs::read_to_string(format!("/proc/{}/net/tcp", served.child.id())).unwrap();
+    let is_listener = |line: &&str| {
+        let mut words = line.split_whitespace();
+        words.nth(1).is_some_and(|local| local.ends_with(&port)) && words.nth(1) == Some(LISTENS)
+    };
+    sockets.lines().filter(is_listener).count()
+}
+
+#[test]
+fn threads_listeners_cores_and_the_name_are_settings() {
+    let folder = Folder::new();
+    let config = folder.0.path().join("marmota.toml");
+    for (text, threads, listeners) in [
+        ("threads = 1\npin_threads = true\nserver_name = \"Shop\"\n", 1, 1),
+        ("threads = 6\nlisteners = 3\n", 6, 3),
+        ("listeners = 1\n", std::thread::available_parallelism().unwrap().get(), 1),
+    ] {
+        fs::write(&config, text).unwrap();
+        let served = Served::start(&folder);
+        let head = Connection::open(&served).request(GET, "");
+        assert_eq!(head.contains("Server: Shop\r\n"), text.contains("Shop"), "{head}");
+        assert_eq!(listeners_of(&served), listeners, "{text}");
+        // One thread has answered; the others may still be starting.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        let mut cores = cores_of_threads(served.child.id());
+        while cores.len() != threads && std::time::Instant::now() < deadline {
+            std::thread::yield_now();
+            cores = cores_of_threads(served.child.id());
+        }
+        assert_eq!(cores.len(), threads, "{text}");
+        if text.contains("pin_threads") {
+            assert!(cores[0].parse::<usize>().is_ok(), "one core, not {cores:?}");
+        }
+    }
+}
+
 #[test]
 fn each_option_of_serve_is_a_setting_with_a_variable() {
     let folder = Folder::new();
@@ -214,7 +272,9 @@ fn settings_that_exclude_each_other_are_refused() {
         ("cors_origin = \"*\"\ncors_credentials = true\n", "`cors_credentials` needs a list"),
         ("cors_origin = [\"a.example.org\"]\n", "marmota.toml:1:1: `cors_origin` = a.example.org"),
         ("db = \"sqlite:a.db?durability=full\"\ndurability = \"none\"\n", "leave one out"),
+        ("cors_exposed = [\"E Tag\"]\n", "marmota.toml:1:1: `cors_exposed` = E Tag"),
         ("log_format = \"xml\"\n", "marmota.toml:1:1: `log_format` = xml: must be text or json"),
+        ("threads = 3\nlisteners = 2\n", "`threads` (3) must be a multiple of `listeners` (2)"),
         ("head_bytes_max = 0\n", "marmota.toml:1:1: `head_bytes_max` = 0: must be at least 1"),
     ];
     for (text, expected) in cases {

@@ -57,11 +57,14 @@ pub struct Metrics {
 /// A function of the program that appends its numbers.
 type Other = Box<dyn Fn(&mut String) + Send>;
 
+/// A function, and its name if it can be replaced.
+type NamedOther = (Option<&'static str>, Other);
+
 /// The counters of all threads, and the program's functions.
 #[derive(Default)]
 struct Shared {
     threads: Vec<Arc<Counters>>,
-    others: Vec<Other>,
+    others: Vec<NamedOther>,
 }
 
 impl Metrics {
@@ -87,7 +90,23 @@ impl Metrics {
     /// assert!(metrics.text().contains("jobs_total 1\n"));
     /// ```
     pub fn add_collector(&self, write: impl Fn(&mut String) + Send + 'static) {
-        self.lock().others.push(Box::new(write));
+        self.lock().others.push((None, Box::new(write)));
+    }
+
+    /// Appends numbers as [`Metrics::add_collector`] does, in place of those of an earlier call with
+    /// the same name: for parts of a program that are made again while it runs.
+    ///
+    /// ```
+    /// use marmota_http::Metrics;
+    /// let metrics = Metrics::new();
+    /// metrics.set_collector("jobs", |text| text.push_str("jobs 6\n"));
+    /// metrics.set_collector("jobs", |text| text.push_str("jobs 7\n"));
+    /// assert!(metrics.text().contains("jobs 7\n") && !metrics.text().contains("jobs 6\n"));
+    /// ```
+    pub fn set_collector(&self, name: &'static str, write: impl Fn(&mut String) + Send + 'static) {
+        let mut shared = self.lock();
+        shared.others.retain(|(other, _)| *other != Some(name));
+        shared.others.push((Some(name), Box::new(write)));
     }
 
     /// Returns all numbers in Prometheus' text format, version 0.0.4.
@@ -137,7 +156,7 @@ impl Metrics {
         resident_bytes().into_iter().for_each(|bytes| single(name, "gauge", help, bytes));
         statuses(&shared.threads, &mut text);
         latencies(&shared.threads, &mut text);
-        for other in &shared.others {
+        for (_, other) in &shared.others {
             other(&mut text);
         }
         text

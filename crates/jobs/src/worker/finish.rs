@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use marmota_model::text::counted;
 use marmota_model::{Error, ErrorKind, Result, Timestamp, Uuid, Value};
 use marmota_store::backoff::Backoff;
 use marmota_store::operation::Write;
@@ -91,21 +92,22 @@ impl Shared {
         let mut backoff = Backoff::new(Duration::from_millis(20), Duration::from_secs(2));
         // After the worker was stopped.
         let mut attempts = 5_u32;
+        let jobs = counted(batch.len() as u64, "job");
         loop {
             match self.try_to_write(batch) {
                 Ok(()) => return,
                 Err(error) if error.kind() == ErrorKind::Closed => {
-                    log::warn!("{} jobs have ended after the store: {error}", batch.len());
+                    log::warn!("{jobs} ended after the store: {error}");
                     return;
                 }
                 // Their lease ends, and they are executed again.
                 Err(error) if self.is_over.load(Ordering::Acquire) && attempts == 0 => {
-                    log::error!("the ends of {} jobs are lost: {error}", batch.len());
+                    log::error!("could not store the end of {jobs}: {error}");
                     return;
                 }
                 Err(error) => {
                     attempts -= u32::from(self.is_over.load(Ordering::Acquire));
-                    log::warn!("the ends of {} jobs wait for the store: {error}", batch.len());
+                    log::warn!("trying again to store the end of {jobs}: {error}");
                     thread::sleep(backoff.pause());
                 }
             }

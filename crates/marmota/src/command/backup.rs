@@ -15,6 +15,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use marmota_model::text::counted;
 use marmota_store::backup::{keep_newest, new_in_folder};
 use marmota_store::private_file::have_folder;
 use serde_json::json;
@@ -100,9 +101,9 @@ impl Backup {
 
 /// Returns the line of one copied database.
 fn line_of(file: &Path, bytes: u64, tables: &BTreeMap<String, u64>) -> String {
-    let rows: u64 = tables.values().sum();
-    let file = file.display();
-    format!("{file}: {bytes} bytes, {} tables, {rows} rows, checked", tables.len())
+    let rows = counted(tables.values().sum(), "row");
+    let tables = counted(tables.len() as u64, "table");
+    format!("{}: {bytes} bytes, {tables}, {rows}, checked", file.display())
 }
 
 /// Returns a progress bar in bytes; it is drawn only on a terminal.

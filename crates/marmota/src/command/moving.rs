@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use marmota_model::text::counted;
 use marmota_store::operation::ANSWERS;
 use marmota_store::{Idempotency, StoreBuilder};
 use serde_json::json;
@@ -91,11 +92,13 @@ impl Move {
                 let lines = moved.iter().map(|table| {
                     let were_there = match table.were_there {
                         0 => String::new(),
-                        rows => format!(" ({rows} were there)"),
+                        rows => format!(" (before: {rows})"),
                     };
                     format!(
-                        "{}: {} rows{were_there}, the same in both, checksum {:032x}",
-                        table.table, table.rows, table.checksum
+                        "{}: {}{were_there}, the same in both, checksum {:032x}",
+                        table.table,
+                        counted(table.rows, "row"),
+                        table.checksum
                     )
                 });
                 lines.collect::<Vec<_>>().join("\n")

@@ -68,6 +68,11 @@ pub(super) struct Replicate {
     /// 0: never
     #[arg(long, value_name = "MINUTES", default_value_t = 60, requires = "replicate_to")]
     replica_merge_minutes: u64,
+    /// The size up to which the database's log grows while the target cannot be reached; a new
+    /// snapshot follows then
+    #[arg(long, value_name = "BYTES", default_value_t = 1 << 30, requires = "replicate_to",
+          value_parser = clap::value_parser!(u64).range(1..))]
+    replicate_log_bytes_max: u64,
     /// Serves a read-only replica of the database in this target; --db names the replica's file, of
     /// the same engine
     #[arg(long, value_name = "URL", conflicts_with = "replicate_to")]
@@ -112,6 +117,7 @@ impl Replicate {
                 .window(Duration::from_millis(self.replicate_window_ms))
                 .sync_deadline(Duration::from_millis(self.replicate_deadline_ms))
                 .merge_after(merge_after)
+                .log_bytes_max(self.replicate_log_bytes_max)
                 .snapshot_interval(hours(self.snapshot_hours))
                 .retention(hours(self.replica_retention_days.saturating_mul(24)));
             return Replicator::new(target, options).map(Replication::Primary);

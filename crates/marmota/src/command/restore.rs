@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use marmota_model::text::counted;
 use serde_json::json;
 
 use super::{Command, Database, Done, JsonOutput};
@@ -83,9 +84,9 @@ impl<'r> Restored<'r> {
             },
             || {
                 let lines = restored.iter().map(|Self { url, time, tables, rows }| {
-                    format!(
-                        "{url} was restored to its state at {time}: {tables} tables, {rows} rows"
-                    )
+                    let tables = counted(*tables, "table");
+                    let rows = counted(*rows, "row");
+                    format!("{url} was restored to its state at {time}: {tables}, {rows}")
                 });
                 lines.collect::<Vec<_>>().join("\n")
             },

@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use marmota_model::text::counted;
 use marmota_model::{
     Error, ErrorKind, KeyKind, Kind, Record, Result, Role, RowQuery, Scratch, Table, ValueRef,
     Violation, json as row_json, parse_filter,
@@ -133,7 +134,7 @@ impl Export {
             ExportError::Output(error) => OutputError::from(error).into(),
         })?;
         if let Some(path) = file {
-            notice(format_args!("{}: {}", path.display(), counted(rows)));
+            notice(format_args!("{}: {}", path.display(), counted(rows, "row")));
         }
         store.close()?;
         Ok(ExitCode::SUCCESS)
@@ -314,8 +315,8 @@ impl Import {
             return Err(format!("{name}: nothing was imported").into());
         }
         self.output.notice(json, || match is_done {
-            true => format!("{name}: {} imported into {}", counted(rows), self.table),
-            false => format!("{name}: {} valid; nothing was imported", counted(rows)),
+            true => format!("{name}: {} imported into {}", counted(rows, "row"), self.table),
+            false => format!("{name}: {} valid; nothing was imported", counted(rows, "row")),
         });
         Ok(ExitCode::SUCCESS)
     }
@@ -480,14 +481,6 @@ fn described(violations: &[Violation]) -> String {
         false => format!("{} = {}: {}", one.field, one.value, one.message),
     });
     described.collect::<Vec<_>>().join("; ")
-}
-
-/// Returns a number of rows with its noun.
-fn counted(rows: u64) -> String {
-    match rows {
-        1 => "1 row".to_owned(),
-        _ => format!("{rows} rows"),
-    }
 }
 
 /// Returns a progress bar in bytes; it is drawn only on a terminal.

@@ -7,14 +7,17 @@
 //!
 //! | options | file |
 //! |---|---|
-//! | addresses, proxies, threads | `serve/options.rs` |
+//! | addresses, proxies | `serve/options.rs` |
+//! | threads and listeners | `serve/options/thread_options.rs` |
+//! | sessions, tokens, limits of accounts | `serve/options/session_options.rs` |
+//! | files | `serve/options/file_options.rs` |
 //! | TLS | `serve/tls.rs` |
-//! | limits of HTTP | `serve/http_limits.rs` |
+//! | limits of HTTP | `serve/options/http_limits.rs` |
 //! | CORS, the rate limit, security headers | `serve/layers.rs` |
 //! | the access log | `serve/access_log_file.rs` |
 //! | statistics, metrics, health, the log | `serve/operators.rs` |
-//! | durability, cache, idempotency, changes, history | `serve/store_options.rs` |
-//! | pages, batches, compression of REST | `serve/rest_options.rs` |
+//! | durability, cache, idempotency, changes, history | `serve/options/store_options.rs` |
+//! | pages, batches, compression of REST | `serve/options/rest_options.rs` |
 //! | replication | `replicate.rs` |
 //! | webhooks, agents | `background/webhook.rs`, `background/mcp.rs` |
 //! | tables and groups of a file, settings of a file | `application.rs` |
@@ -50,24 +53,22 @@ mod accounts;
 mod database;
 #[cfg(feature = "app")]
 mod editing;
-mod http_limits;
 mod layers;
 #[cfg(feature = "app")]
 mod live;
 mod operators;
+mod option_values;
 mod options;
 #[cfg(feature = "app")]
 mod reload;
-mod rest_options;
 mod routes;
 mod service_manager;
-mod store_options;
 mod tls;
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
-use marmota_http::{Backend, ForwardedHeader, Server, ServerError, ToAddresses};
+use marmota_http::{ForwardedHeader, Server, ToAddresses};
 use marmota_model::Result;
 use marmota_store::StoreBuilder;
 use marmota_store::plan::Destructive;
@@ -98,7 +99,7 @@ impl Serve {
         layers.set(self.layers.layers()?, false);
         let reopen = Reopen::default();
         #[cfg(feature = "files")]
-        if self.files.is_some() && command.routes.is_some() {
+        if self.files.is_on() && command.routes.is_some() {
             let message = "this program has its own routes, which have no storage of files: leave \
                            `--files` out";
             return Err(message.into());
@@ -151,7 +152,11 @@ impl Serve {
     }
 
     /// Binds to the addresses, with the settings of the server.
-    fn bind(&self, command: &Command, listen: &[&str]) -> Result<Server, ServerError> {
+    fn bind(
+        &self,
+        command: &Command,
+        listen: &[&str],
+    ) -> Result<Server, Box<dyn std::error::Error>> {
         let mut addresses = listen.iter();
         let first = addresses.next().copied().unwrap_or(command.listen);
         let mut server =
@@ -178,16 +183,8 @@ impl Serve {
                 server = server.redirect(address)?;
             }
         }
-        if let Some(threads) = self.threads {
-            server = server.threads_per_listener(threads);
-        }
-        server = server.batch_scheduling(self.batch_scheduling).limits(self.limits.limits());
-        Ok(match &*self.http_backend {
-            "ring" => server.backend(Backend::Ring),
-            "epoll" => server.backend(Backend::Epoll),
-            "portable" => server.backend(Backend::Portable),
-            _ => server,
-        })
+        server = server.name(&self.server_name).limits(self.limits.limits());
+        Ok(self.threads.apply_to(server)?)
     }
 
     /// Serves until the end. Returns the database, which is open. If there are administrators, they
@@ -257,6 +254,7 @@ impl Serve {
     ) -> Result<(), Box<dyn std::error::Error>> {
         self.store.with_durability(command.url(&self.database))?;
         self.layers.layers()?;
+        self.threads.check()?;
         Ok(())
     }
 
@@ -288,7 +286,7 @@ impl Serve {
     /// Refuses to serve all rows at a public address without authentication, unless `--open` is
     /// given.
     fn check_open(&self, command: &Command, listen: &[&str]) -> Result<(), String> {
-        let is_open = self.open || self.auth || self.tls.tls_client_ca.is_some();
+        let is_open = self.open || self.auth || self.tls.requires_certificates();
         // A program's custom routes do their own authentication.
         if is_open || command.routes.is_some() {
             return Ok(());

@@ -1,9 +1,16 @@
 //! When backups are made without a request, and how many are kept: set by the program, or by
 //! administrators, whose choice is in `schedule.json` in the folder of the backups.
+//!
+//! Several processes may have the same folder. Each reads the file again every few seconds, so all of them
+//! have the schedule that an administrator has set at one of them. The jobs of the database decide which
+//! process makes a backup.
 
 use std::io::Write as _;
 use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use marmota_jobs::{CronPattern, ScheduleRow, Worker};
 use marmota_model::{Error, ErrorKind, Result};
@@ -15,6 +22,8 @@ use serde::{Deserialize, Serialize};
 pub(super) const NAME: &str = "backup";
 /// The file in the folder of the backups.
 const FILE: &str = "schedule.json";
+/// The time after which the file is read again: another process may have changed it.
+const CHECK: Duration = Duration::from_secs(5);
 
 /// The schedule of backups. Clones share it.
 #[derive(Clone, Default)]
@@ -23,6 +32,16 @@ pub(super) struct BackupSchedule {
     plan: Arc<Mutex<Plan>>,
     /// Makes the backups at the times of the schedule.
     worker: Arc<Mutex<Option<Worker>>>,
+    /// Reads the file again.
+    watch: Arc<Mutex<Option<Watch>>>,
+}
+
+/// A thread that ends when this is dropped.
+struct Watch {
+    /// Its end is the signal: nothing is sent.
+    stop: Sender<()>,
+    /// Joined by [`BackupSchedule::stop`], so that no worker is started after it.
+    thread: JoinHandle<()>,
 }
 
 /// When backups are made, and how many are kept.
@@ -37,7 +56,7 @@ pub(super) struct Plan {
 }
 
 /// A plan in the file, and in requests.
-#[derive(Deserialize, Serialize)]
+#[derive(Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 struct PlanText {
     /// A pattern of five fields, such as `30 3 * * *`.
@@ -59,16 +78,44 @@ impl BackupSchedule {
 
     /// Returns the same plan without the worker, for the worker itself.
     pub(super) fn without_worker(&self) -> Self {
-        Self { plan: Arc::clone(&self.plan), worker: Arc::default() }
+        Self { plan: Arc::clone(&self.plan), ..Self::default() }
     }
 
-    /// Reads the plan of administrators, unless the program sets the times.
+    /// Returns the same schedule without the thread that reads the file, for the thread itself.
+    pub(super) fn without_watch(&self) -> Self {
+        Self { watch: Arc::default(), ..self.clone() }
+    }
+
+    /// Calls a function that reads the file, as often as [`CHECK`] passes. An error is logged once.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Io`] if the system refuses a thread.
+    pub(super) fn watch(&self, check: impl Fn() -> Result<()> + Send + 'static) -> Result<()> {
+        let (stop, stopped) = channel();
+        let mut last = None;
+        let run = move || {
+            while stopped.recv_timeout(CHECK) == Err(RecvTimeoutError::Timeout) {
+                let error = check().err().map(|error| error.to_string());
+                if let Some(error) = error.as_ref().filter(|_| error != last) {
+                    log::warn!(target: "marmota::operations", "the schedule of backups: {error}");
+                }
+                last = error;
+            }
+        };
+        let thread = std::thread::Builder::new().name("marmota-schedule".to_owned()).spawn(run);
+        let thread = thread.map_err(|error| Error::new(ErrorKind::Io, error.to_string()))?;
+        *lock(&self.watch) = Some(Watch { stop, thread });
+        Ok(())
+    }
+
+    /// Reads the plan of administrators, unless the program sets the times. Returns true if it has
+    /// changed.
     ///
     /// # Errors
     /// Those of a file that is there and cannot be read.
-    pub(super) fn read(&self, folder: &Path) -> Result<()> {
+    pub(super) fn read(&self, folder: &Path) -> Result<bool> {
         if self.plan().is_fixed {
-            return Ok(());
+            return Ok(false);
         }
         let path = folder.join(FILE);
         let of_file = |error: &dyn std::fmt::Display| {
@@ -77,12 +124,14 @@ impl BackupSchedule {
         };
         let text = match std::fs::read(&path) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(of_file(&error)),
         };
         let plan = parse(&text).map_err(|error| of_file(&error.message()))?;
-        *lock(&self.plan) = plan;
-        Ok(())
+        let mut current = lock(&self.plan);
+        let is_changed = plan.text() != current.text();
+        *current = plan;
+        Ok(is_changed)
     }
 
     /// Replaces the plan by that of a request, in the file too.
@@ -97,8 +146,7 @@ impl BackupSchedule {
             return Err(Error::new(ErrorKind::Conflict, message));
         }
         let plan = parse(body)?;
-        let text =
-            PlanText { schedule: plan.pattern.as_ref().map(ToString::to_string), keep: plan.keep };
+        let text = plan.text();
         let path = folder.join(FILE);
         private_file::have_folder(folder, false)?;
         private_file::have_folder(&path, true)?;
@@ -146,8 +194,21 @@ impl BackupSchedule {
     /// # Errors
     /// Those of the store.
     pub(super) fn stop(&self) -> Result<()> {
+        let watch = lock(&self.watch).take();
+        if let Some(Watch { stop, thread }) = watch {
+            drop(stop);
+            // It logs its errors.
+            let _ = thread.join();
+        }
         let worker = lock(&self.worker).take();
         worker.map_or(Ok(()), Worker::stop)
+    }
+}
+
+impl Plan {
+    /// Returns the plan as it is in the file.
+    fn text(&self) -> PlanText {
+        PlanText { schedule: self.pattern.as_ref().map(ToString::to_string), keep: self.keep }
     }
 }
 

@@ -141,13 +141,22 @@ impl Backups {
 
     /// Starts making backups at the times of the schedule: that of the program, or that of
     /// administrators in the folder. The store needs the tables of jobs for one. Call
-    /// [`Backups::stop`] before the store is closed.
+    /// [`Backups::stop`] before the store is closed. A schedule that another process sets in the same
+    /// folder applies within some seconds.
     ///
     /// # Errors
     /// Those of [`Jobs::start`], and of the file with the schedule.
     pub fn start(&self) -> Result<()> {
         self.schedule.read(&self.folder)?;
-        self.schedule.replace_worker(&self.store, || self.worker())
+        self.schedule.replace_worker(&self.store, || self.worker())?;
+        if self.schedule.plan().is_fixed || !self.is_changeable() {
+            return Ok(());
+        }
+        let backups = Self { schedule: self.schedule.without_watch(), ..self.clone() };
+        self.schedule.watch(move || match backups.schedule.read(&backups.folder)? {
+            true => backups.schedule.replace_worker(&backups.store, || backups.worker()),
+            false => Ok(()),
+        })
     }
 
     /// Stops making backups by the schedule. Waits for one that is in progress.

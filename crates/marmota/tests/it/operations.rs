@@ -1,5 +1,7 @@
 //! The routes for administrators: jobs, backups and their parameters, without a server.
 
+use std::time::{Duration, Instant};
+
 use marmota::http::{TestRequest, TestResponse};
 use marmota::jobs::{EnqueueJobs as _, JobOptions};
 use marmota::operations::{Backups, Operations};
@@ -134,6 +136,35 @@ fn administrators_set_a_schedule_that_a_restart_keeps() {
     let fixed = open().schedule("0 4 * * *".parse().unwrap());
     let refused = put(&fixed, json!({ "schedule": null, "keep": 3 }));
     assert_eq!(refused.status(), Status::CONFLICT, "{}", refused.text());
+}
+
+#[test]
+fn a_schedule_applies_to_other_processes_over_the_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    // Each process has its own handle of the database.
+    let url = format!("sqlite:{}", folder.path().join("a.db").display());
+    let open = || marmota::jobs::models(marmota::open(&url).unwrap()).open().unwrap();
+    let stores = [open(), open()];
+    let [one, other] = [0, 1].map(|at| Backups::new(&stores[at], folder.path().join("backups")));
+    one.start().unwrap();
+    other.start().unwrap();
+    let router =
+        |at: usize, backups: &Backups| Operations::new(&stores[at]).backups(backups).router();
+    let body = json!({ "schedule": "30 3 * * *", "keep": 5 });
+    let set = TestRequest::put("/api/-/backups/schedule").json(&body);
+    assert_eq!(router(0, &one).call(set).unwrap().status(), Status::OK);
+    let router = router(1, &other);
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        let list = json_of(&router.call(TestRequest::get("/api/-/backups")).unwrap());
+        if list["schedule"] == "30 3 * * * UTC" && list["keep"] == 5 {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{list}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    one.stop().unwrap();
+    other.stop().unwrap();
 }
 
 #[test]

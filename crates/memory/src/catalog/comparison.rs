@@ -2,6 +2,7 @@
 //!
 //! Indexes are not compared: they are built from the rows at each start.
 
+use marmota_model::text::counted;
 use marmota_model::{Error, ErrorKind, Result, Table, ValueForm};
 use marmota_store::plan::{Destructive, Plan, PlanStep, StepEffect, TableChange};
 
@@ -119,7 +120,8 @@ fn drop_column(table: &Table, name: &str, rows: u64) -> PlanStep {
         0 => StepEffect::Safe,
         rows => StepEffect::Destructive {
             what: format!(
-                "the model has no such field; its values in up to {rows} rows would be lost"
+                "the model has no such field; its values in up to {} would be lost",
+                counted(rows, "row")
             ),
             way_out: format!(
                 "add the field, or drop it (`migrate --drop {}.{name}`)",

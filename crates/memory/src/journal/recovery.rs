@@ -161,7 +161,10 @@ impl<'p> ExclusiveFile<'p> {
     /// # Errors
     /// Those of [`open`].
     pub(in super::super) fn recover(&self, encryption: &FileEncryption) -> Result<Loaded> {
-        recover(self.path, encryption, Part::Own).map(|found| found.loaded)
+        let Recovered { mut loaded, replay, .. } = recover(self.path, encryption, Part::Own)?;
+        // Of the tables that never had rows, only the log has the definitions.
+        replay.add_empty(&mut loaded.tables, |_| false);
+        Ok(loaded)
     }
 
     /// Returns a generation after those of all existing logs.

@@ -517,3 +517,37 @@ fn commits_and_waits_for_the_disk_are_counted() {
     assert_eq!((after.checkpoints - before.checkpoints, after.writes_waiting), (1, 0));
     assert_eq!(Memory::new().statistics().syncs, 0);
 }
+
+#[test]
+fn a_table_that_never_had_rows_is_restored() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, restored) = (folder.path().join("app.mem"), folder.path().join("restored.mem"));
+    let engine = open(&path, &[note(), tag()]);
+    insert(&mut *engine.session().unwrap(), &note(), "a").unwrap();
+    drop(engine);
+    let url = format!("memory:{}?durability=full", restored.display());
+    let tables = Memory::install(&url, false, |new| {
+        std::fs::copy(log(&path, 1), log(new, 1)).unwrap();
+        Ok(())
+    });
+    let wanted = BTreeMap::from([("note".to_owned(), 1), ("tag".to_owned(), 0)]);
+    assert_eq!(tables.unwrap(), wanted);
+    let mut tables = Memory::from_url(&url).unwrap().existing_tables().unwrap().unwrap();
+    tables.sort();
+    assert_eq!(tables, ["note", "tag"]);
+}
+
+#[test]
+fn a_renamed_table_keeps_its_rows_without_a_close() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("app.mem");
+    let engine = open(&path, &[note()]);
+    insert(&mut *engine.session().unwrap(), &note(), "before").unwrap();
+    engine.close().unwrap();
+    let schema = Schema { was: Some("note".into()), ..note().schema().clone() };
+    let memo = Arc::new(Table::new(Schema { name: "memo".into(), ..schema }).unwrap());
+    let engine = open(&path, &[Arc::clone(&memo)]);
+    insert(&mut *engine.session().unwrap(), &memo, "after").unwrap();
+    drop(engine);
+    assert_eq!(bodies(&open_when_free(&path, &[Arc::clone(&memo)]), &memo), ["before", "after"]);
+}

@@ -5,6 +5,9 @@ use super::text::parse_filter;
 use crate::value::excerpt::excerpt;
 use crate::{Comparison, Error, ErrorKind, FilterExpr, Index, Kind, Result, Schema, Table};
 
+/// The filters of the indexes of a schema, in their order: they are needed for each upsert.
+type IndexFilters = Vec<Option<FilterExpr>>;
+
 impl Table {
     /// Checks and prepares a schema.
     ///
@@ -27,11 +30,10 @@ impl Table {
     /// assert!(error.to_string().starts_with("field `first name` of model `person`: a name must"));
     /// ```
     pub fn new(schema: Schema) -> Result<Self> {
-        let table = Self::with_unchecked_filters(schema)?;
-        for index in table.schema().indexes.iter() {
-            if let Some(text) = &index.filter
-                && let Err(why) = parse_index_filter(&table, text)
-            {
+        let mut table = Self::with_unchecked_filters(schema)?;
+        let parsed = |index: &Index| {
+            let Some(text) = &index.filter else { return Ok(None) };
+            parse_index_filter(&table, text).map(Some).map_err(|why| {
                 let fields: Vec<&str> =
                     index.fields.iter().map(|&field| &*table.fields()[field].name).collect();
                 let message = format!(
@@ -40,9 +42,12 @@ impl Table {
                     excerpt(text),
                     fields.join(", ")
                 );
-                return Err(Error::new(ErrorKind::Invalid, message));
-            }
-        }
+                Error::new(ErrorKind::Invalid, message)
+            })
+        };
+        let filters: IndexFilters =
+            table.schema().indexes.iter().map(parsed).collect::<Result<_>>()?;
+        table.index_filters = Some(Box::new(filters));
         Ok(table)
     }
 
@@ -63,10 +68,17 @@ impl Table {
     /// ```
     #[must_use]
     pub fn index_filter(&self, index: &Index) -> Option<FilterExpr> {
-        let parsed = parse_index_filter(self.original(), index.filter.as_deref()?);
-        // `new` has parsed it before. An index of another table may have an invalid filter, which
-        // selects no row.
-        Some(parsed.unwrap_or_else(|_| FilterExpr::Or(Vec::new())))
+        let (text, table) = (index.filter.as_deref()?, self.original());
+        let has_text = |own: &Index| own.filter.as_deref() == Some(text);
+        if let Some(filters) = table.index_filters.as_ref()
+            && let Some(filters) = filters.downcast_ref::<IndexFilters>()
+            && let Some(place) = table.schema().indexes.iter().position(has_text)
+            && let Some(Some(filter)) = filters.get(place)
+        {
+            return Some(filter.clone());
+        }
+        // An index of another table may have an invalid filter, which selects no row.
+        Some(parse_index_filter(table, text).unwrap_or_else(|_| FilterExpr::Or(Vec::new())))
     }
 }
 

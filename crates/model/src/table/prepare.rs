@@ -65,6 +65,7 @@ impl Table {
             version,
             shape: Arc::new(TableShape::of(&schema)),
             links: super::relation::Links::default(),
+            index_filters: None,
             view: None,
             schema,
         };

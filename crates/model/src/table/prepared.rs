@@ -1,5 +1,6 @@
 //! The prepared form of a schema, which answers questions about its fields by position and by name.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -51,6 +52,8 @@ pub struct Table {
     pub(super) version: Option<usize>,
     pub(super) shape: Arc<TableShape>,
     pub(super) links: Links,
+    /// The parsed filters of its indexes, of a type that modules above this one have.
+    pub(crate) index_filters: Option<Box<dyn Any + Send + Sync>>,
     /// What makes it a view of another table, if it is one.
     pub(super) view: Option<Box<View>>,
 }

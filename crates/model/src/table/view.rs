@@ -84,6 +84,7 @@ impl Table {
             version: of.version,
             shape: Arc::clone(&of.shape),
             links: Links::default(),
+            index_filters: None,
             view: Some(Box::new(View { original: Arc::clone(original), fields })),
         }
     }

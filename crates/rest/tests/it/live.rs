@@ -1,7 +1,5 @@
 //! Live lists: a page and its changes as server-sent events.
 
-use std::time::Duration;
-
 use marmota_memory::Memory;
 use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::Store;
@@ -153,6 +151,8 @@ fn a_description_names_events_of_stores_with_a_feed() {
 
 #[cfg(feature = "auth")]
 mod of_callers {
+    use std::time::Duration;
+
     use marmota_auth::{Auth, Settings};
     use marmota_http::Server;
     use marmota_model::{Field, Kind, Role, Schema};

@@ -35,10 +35,11 @@ impl Services {
         methods.filter(|one| one.done.count > 0).collect()
     }
 
-    /// Adds the same numbers to a server's Prometheus metrics.
+    /// Shows the same numbers in a server's Prometheus metrics, in place of those of services that were
+    /// shown there before.
     pub fn metrics(self, metrics: &Metrics) -> Self {
         let services = self.clone();
-        metrics.add_collector(move |text| {
+        metrics.set_collector("marmota_service", move |text| {
             let calls = services.activity();
             let name = "marmota_service_errors_total";
             let _ = writeln!(text, "# HELP {name} Calls that failed.\n# TYPE {name} counter");

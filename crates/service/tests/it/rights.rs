@@ -250,6 +250,7 @@ fn calls_are_counted_by_method_with_those_that_fail() {
         .auth(&auth)
         .service(OfUserService::per(Lifetime::User, one))
         .unwrap()
+        .metrics(&metrics)
         .metrics(&metrics);
     let server =
         Server::bind("127.0.0.1:0").unwrap().listeners(1).start(services.router()).unwrap();
@@ -264,6 +265,8 @@ fn calls_are_counted_by_method_with_those_that_fail() {
     };
     assert_eq!((done.len(), of("of_user.number"), of("of_user.caller")), (2, (2, 0), (1, 1)));
     let text = metrics.text();
+    let kind = "# TYPE marmota_service_call_seconds histogram";
+    assert_eq!(text.matches(kind).count(), 1, "once, although they were added twice: {text}");
     let line = "marmota_service_call_seconds_count{method=\"of_user.number\"} 2";
     assert!(text.lines().any(|one| one == line), "{text}");
     let slow = store.activity().unwrap().slow;

@@ -122,7 +122,7 @@ fn a_column_may_become_optional_and_required_again() {
     let engine = file(&path, std::slice::from_ref(&note));
     engine.session().unwrap().insert(&note, &[ValueRef::Absent, ValueRef::Null]).unwrap();
     let error = engine.prepare(&[required()], 0).unwrap_err();
-    assert!(error.to_string().contains("1 rows in the database have none"), "{error}");
+    assert!(error.to_string().contains("has none in 1 row of the database"), "{error}");
     engine.execute("UPDATE note SET body='x'").unwrap();
     let note = required();
     engine.prepare(std::slice::from_ref(&note), 0).unwrap();

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use marmota_app::{AdoptedDatabase, AppFormat};
+use marmota_model::text::counted;
 use serde_json::{Value, json};
 
 use crate::command::{Done, JsonOutput, complain, own_name};
@@ -57,7 +58,7 @@ pub(super) fn run(url: &str, schema: Option<&str>, out: Option<&Path>, output: J
     output.notice(
         || json(Some(path)),
         || {
-            let tables = if count == 1 { "1 table".to_owned() } else { format!("{count} tables") };
+            let tables = counted(count as u64, "table");
             let program = own_name();
             format!("Wrote {name}: {tables}. Next: {program} serve --app {name} --db {url}")
         },

@@ -6,6 +6,7 @@ use std::{env, fs};
 
 use clap::Args;
 use marmota_client::{ClientLanguage, DescribedTables, generate};
+use marmota_model::text::counted;
 use marmota_store::rights::is_internal;
 use serde_json::json;
 
@@ -71,7 +72,7 @@ impl Client {
                 let files: Vec<_> = files.iter().map(|file| &file.path).collect();
                 json!({ "folder": self.out, "files": files })
             },
-            || format!("Wrote {count} files to {folder}"),
+            || format!("Wrote {} to {folder}", counted(count as u64, "file")),
         )?;
         Ok(ExitCode::SUCCESS)
     }

@@ -75,6 +75,21 @@ pub(in crate::command) struct ServeMcp {
     /// Adds the tools that insert, update and delete rows; it implies --mcp
     #[arg(long)]
     mcp_write: bool,
+    /// The maximum number of rows of an answer to an agent
+    #[arg(long, value_name = "ROWS", default_value_t = 100,
+          value_parser = clap::value_parser!(u64).range(1..=1000))]
+    mcp_rows_max: u64,
+    /// The maximum size of an answer to an agent
+    #[arg(long, value_name = "BYTES", default_value_t = 256 * 1024)]
+    mcp_bytes_max: usize,
+    /// The number of requests per second of one token, or of one address without tokens (429)
+    #[arg(long, value_name = "PER_SECOND", default_value_t = 10,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    mcp_rate: u32,
+    /// The number of requests that it may send at once
+    #[arg(long, value_name = "COUNT", default_value_t = 100,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    mcp_rate_burst: u32,
 }
 
 impl ServeMcp {
@@ -92,8 +107,13 @@ impl ServeMcp {
             true => api(),
             false => api().actor(|_| Some(ACTOR.to_owned())),
         };
-        let options = McpOptions::new().allow_writes(self.mcp_write);
-        let route = AgentRoute::new(api.router(), options).require_token(has_accounts);
+        let options = McpOptions::new()
+            .allow_writes(self.mcp_write)
+            .rows_max(self.mcp_rows_max)
+            .bytes_max(self.mcp_bytes_max);
+        let route = AgentRoute::new(api.router(), options)
+            .require_token(has_accounts)
+            .rate(self.mcp_rate.into(), self.mcp_rate_burst);
         routes.nest("", route.router())
     }
 }

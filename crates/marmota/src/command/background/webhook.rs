@@ -20,6 +20,7 @@
 //! A running server applies changes within a second. `ServeWebhooks` has the options of `serve`.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use marmota_model::{Error, ErrorKind, Result, text};
@@ -100,6 +101,30 @@ pub(in crate::command) struct ServeWebhooks {
     /// service that this machine reaches
     #[arg(long)]
     webhook_allow_private: bool,
+    /// The time limit of a request to a receiver
+    #[arg(long, value_name = "SECONDS", default_value_t = 15,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    webhook_timeout_s: u64,
+    /// The number of requests to receivers at a time; each has a thread
+    #[arg(long, value_name = "COUNT", default_value_t = 32,
+          value_parser = clap::value_parser!(u16).range(1..))]
+    webhook_concurrency: u16,
+    /// The time after which a webhook is disabled if no request succeeds
+    #[arg(long, value_name = "HOURS", default_value_t = 72,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    webhook_disable_after_hours: u64,
+    /// The number of deliveries that may wait for a webhook; it is disabled if there are more
+    #[arg(long, value_name = "COUNT", default_value_t = 100_000,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    webhook_pending_max: u64,
+    /// The time for which deliveries are kept after their end
+    #[arg(long, value_name = "HOURS", default_value_t = 72,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    webhook_keep_hours: u64,
+    /// The time after which another process continues the deliveries of one that was killed
+    #[arg(long, value_name = "SECONDS", default_value_t = 30,
+          value_parser = clap::value_parser!(u64).range(1..))]
+    webhook_lease_s: u64,
 }
 
 impl ServeWebhooks {
@@ -125,7 +150,15 @@ impl ServeWebhooks {
             let of_file: Result<Vec<_>> = app.webhooks().into_iter().map(of_file).collect();
             block_on(webhooks.declare(&of_file?))?;
         }
-        let options = WebhookOptions::new().allow_private(self.webhook_allow_private);
+        let hours = |hours: u64| Duration::from_secs(hours.saturating_mul(3_600));
+        let options = WebhookOptions::new()
+            .allow_private(self.webhook_allow_private)
+            .timeout(Duration::from_secs(self.webhook_timeout_s))
+            .concurrency(self.webhook_concurrency.into())
+            .disable_after(hours(self.webhook_disable_after_hours))
+            .pending_max(self.webhook_pending_max)
+            .keep(hours(self.webhook_keep_hours))
+            .lease(Duration::from_secs(self.webhook_lease_s));
         let worker = webhooks.start(options)?;
         Ok((webhooks, worker))
     }

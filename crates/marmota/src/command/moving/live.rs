@@ -13,6 +13,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use clap::Args;
+use marmota_model::text::counted;
 use marmota_store::pair;
 use serde_json::{Value, json};
 
@@ -158,26 +159,32 @@ fn text_of(state: &Value) -> String {
         ),
         "filling" => {
             format!(
-                "{primary}: {} of {} rows are in {secondary}",
-                state["rows"], state["rows_total"]
+                "{primary}: copied to {secondary}: {} of {}",
+                state["rows"],
+                count_of(&state["rows_total"], "row")
             )
         }
         "failed" => format!("{primary}: the move to {secondary} has failed: {}", text("error")),
         _ => {
             let mut line = format!(
-                "{primary} is the primary; {secondary} lags by {} commits ({} ms)",
-                state["lag_commits"], state["lag_ms"]
+                "{primary} is the primary; {secondary} lags by {} ({} ms)",
+                count_of(&state["lag_commits"], "commit"),
+                state["lag_ms"]
             );
             if let Some(compared) = state["compared"].as_object() {
                 let (rows, different) = (&compared["rows"], &compared["different"]);
-                line.push_str(&format!("; {rows} rows compared, {different} different"));
+                line.push_str(&format!(
+                    "; {} compared, {different} different",
+                    count_of(rows, "row")
+                ));
             }
             if let Some(reads) = state["reads"].as_object() {
                 let (compared, different) = (&reads["compared"], &reads["different"]);
                 let (failed, skipped) = (&reads["failed"], &reads["skipped"]);
                 line.push_str(&format!(
-                    "; {compared} reads compared, {different} different, {failed} failed, \
-                     {skipped} skipped"
+                    "; {} compared, {different} different, {failed} failed, \
+                     {skipped} skipped",
+                    count_of(compared, "read")
                 ));
             }
             for what in ["compared", "reads"] {
@@ -208,4 +215,9 @@ fn settle(command: &Command, from: Option<&str>, to: Option<&str>, output: &Json
         || format!("the database of {primary} is the primary: start the server on it"),
     )?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Returns a number in the state of a move with its noun.
+fn count_of(count: &Value, noun: &str) -> String {
+    counted(count.as_u64().unwrap_or_default(), noun)
 }

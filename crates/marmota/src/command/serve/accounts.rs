@@ -123,18 +123,19 @@ impl AccountOptions {
         Ok(Some(Mails { sender, templates }))
     }
 
-    /// Returns the settings of accounts.
+    /// Adds these options to the settings of accounts.
     ///
     /// # Errors
     /// For a file of providers that is not valid.
-    pub(super) fn settings(
+    pub(super) fn add_to(
         &self,
+        settings: Settings,
         mails: Option<&Mails>,
         title: &str,
         url: &str,
     ) -> Result<Settings, String> {
         let public = self.public_url.as_deref().unwrap_or(url).trim_end_matches('/');
-        let settings = Settings::default()
+        let settings = settings
             .sign_up(self.sign_up.clone())
             .title(title)
             .account_url(format!("{public}/account"))

@@ -4,8 +4,6 @@
 use std::time::Duration;
 
 use marmota_auth::Auth;
-#[cfg(not(feature = "mail"))]
-use marmota_auth::Settings;
 use marmota_model::Result;
 use marmota_rest::Api;
 use marmota_store::pair::PairRole;
@@ -58,7 +56,7 @@ impl OpenDatabase {
         #[cfg(feature = "replication")]
         let replication = serve.replicate.prepare(url)?;
         #[cfg(feature = "files")]
-        let files = serve.files.as_deref().map(marmota_files::FileStorage::open).transpose()?;
+        let files = serve.files.open()?;
         let builder = Self::builder(
             serve,
             command,
@@ -116,7 +114,7 @@ impl OpenDatabase {
         url: &str,
     ) -> Result<StoreBuilder> {
         #[cfg(feature = "files")]
-        let files = serve.files.as_deref().map(marmota_files::FileStorage::open).transpose()?;
+        let files = serve.files.open()?;
         Self::builder(
             serve,
             command,
@@ -230,10 +228,9 @@ impl OpenDatabase {
         }
         #[cfg(feature = "mail")]
         let mails = serve.accounts.mails(serve.auth, &program_name())?;
+        let settings = serve.sessions.settings()?;
         #[cfg(feature = "mail")]
-        let settings = serve.accounts.settings(mails.as_ref(), &program_name(), url)?;
-        #[cfg(not(feature = "mail"))]
-        let settings = Settings::default();
+        let settings = serve.accounts.add_to(settings, mails.as_ref(), &program_name(), url)?;
         #[cfg(feature = "app")]
         let auth = command.files.open_accounts(&self.store, settings)?;
         #[cfg(not(feature = "app"))]

@@ -9,7 +9,7 @@ use clap::Args;
 use marmota_http::{AddedHeaders, Cors, Layer, RateLimit, Request, Response, SecurityHeaders};
 use marmota_model::{Error, ErrorKind, Result};
 
-use super::http_limits::positive;
+use super::option_values::positive;
 
 /// The options of middleware.
 #[derive(Args)]
@@ -24,6 +24,16 @@ pub(super) struct LayerOptions {
     /// The time for which a browser keeps the answer to a preflight request
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     cors_max_age_s: u32,
+    /// The methods that these pages may use. Default: those that a page requests
+    #[arg(long, value_name = "METHOD", value_delimiter = ',', value_parser = token)]
+    cors_methods: Vec<String>,
+    /// The headers that requests of these pages may have. Default: those that a page requests
+    #[arg(long, value_name = "HEADER", value_delimiter = ',', value_parser = token)]
+    cors_headers: Vec<String>,
+    /// The headers of answers that these pages may read, in addition to those that are always
+    /// readable: ETag,Location
+    #[arg(long, value_name = "HEADER", value_delimiter = ',', value_parser = token)]
+    cors_exposed: Vec<String>,
     /// The number of requests per second of one client address (429). Default: no limit
     #[arg(long, value_name = "PER_SECOND", value_parser = rate)]
     rate_limit: Option<f64>,
@@ -37,6 +47,12 @@ pub(super) struct LayerOptions {
     /// Adds `Strict-Transport-Security` with this time; it implies --security-headers
     #[arg(long, value_name = "SECONDS", value_parser = positive::<u64>)]
     hsts_s: Option<u64>,
+    /// Lets pages of this server frame each other; it implies --security-headers
+    #[arg(long)]
+    framed_by_itself: bool,
+    /// Adds `Content-Security-Policy` with this policy; it implies --security-headers
+    #[arg(long, value_name = "POLICY", value_parser = policy)]
+    content_security_policy: Option<String>,
 }
 
 /// The layers of the options; `None` for those that are off.
@@ -66,15 +82,46 @@ impl LayerOptions {
         };
         let cors = cors.map(|cors| cors.max_age_s(self.cors_max_age_s));
         let cors = cors.map(|cors| if self.cors_credentials { cors.credentials() } else { cors });
-        let security = (self.security_headers || self.hsts_s.is_some()).then(SecurityHeaders::new);
-        let security = security.map(|headers| match self.hsts_s {
-            Some(seconds) => headers.strict_transport_security_s(seconds),
-            None => headers,
+        let cors = cors.map(|cors| {
+            let cors = match &*self.cors_methods {
+                [] => cors,
+                names => cors.methods(names.iter().map(String::as_str)),
+            };
+            let cors = match &*self.cors_headers {
+                [] => cors,
+                names => cors.headers(names.iter().map(String::as_str)),
+            };
+            match &*self.cors_exposed {
+                [] => cors,
+                names => cors.exposed(names.iter().map(String::as_str)),
+            }
         });
+        let security = self.security();
         let rate_limit = self
             .rate_limit
             .map(|per_second| Arc::new(RateLimit::per_address(per_second, self.rate_limit_burst)));
         Ok(Layers { security, cors, rate_limit })
+    }
+
+    /// Returns the security headers, if one of their options is given.
+    fn security(&self) -> Option<SecurityHeaders> {
+        let has_some = self.security_headers
+            || self.framed_by_itself
+            || self.hsts_s.is_some()
+            || self.content_security_policy.is_some();
+        let headers = has_some.then(SecurityHeaders::new)?;
+        let headers = match self.framed_by_itself {
+            true => headers.framed_by_itself(),
+            false => headers,
+        };
+        let headers = match self.hsts_s {
+            Some(seconds) => headers.strict_transport_security_s(seconds),
+            None => headers,
+        };
+        Some(match &self.content_security_policy {
+            Some(policy) => headers.content_security_policy(policy),
+            None => headers,
+        })
     }
 }
 
@@ -143,6 +190,23 @@ fn origin(text: &str) -> Result<String, String> {
         Some((scheme, host)) if !scheme.is_empty() && is_host(host) => Ok(text.to_owned()),
         _ if text == "*" => Ok(text.to_owned()),
         _ => Err("must be an origin, such as https://app.example.org, or *".to_owned()),
+    }
+}
+
+/// Parses a method or the name of a header: a token of RFC 9110, 5.6.2.
+fn token(text: &str) -> Result<String, String> {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    match !text.is_empty() && text.bytes().all(is_part) {
+        true => Ok(text.to_owned()),
+        false => Err("must be a method or the name of a header, such as GET or ETag".to_owned()),
+    }
+}
+
+/// Parses a policy: the value of a header.
+fn policy(text: &str) -> Result<String, String> {
+    match text.chars().any(char::is_control) {
+        true => Err("must be without control characters".to_owned()),
+        false => Ok(text.to_owned()),
     }
 }
 

@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use marmota_app::{AppFile, AppFormat};
 use marmota_http::{RouteChanges, RunningServer};
+use marmota_model::text::counted;
 use marmota_model::{Error, ErrorKind, Result, Timestamp};
 use marmota_store::pair::PairRole;
 use marmota_store::plan::Destructive;
@@ -182,8 +183,8 @@ impl LiveServer<'_> {
             return Err(busy("the server is starting or ending"));
         };
         if pause.requests_in_progress() > 0 {
-            let count = pause.requests_in_progress();
-            log::warn!(target: "marmota", "{count} requests are not answered yet, and will fail");
+            let requests = counted(pause.requests_in_progress() as u64, "request");
+            log::warn!(target: "marmota", "the change of the tables ends {requests} without an answer");
         }
         if let Err(error) = self.database.close() {
             self.start_background()?;

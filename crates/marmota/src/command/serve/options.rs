@@ -1,16 +1,27 @@
 //! The options of `serve`.
 
-use clap::Args;
-use marmota_http::BatchScheduling;
+#[cfg(feature = "files")]
+mod file_options;
+mod http_limits;
+mod rest_options;
+mod session_options;
+mod store_options;
+mod thread_options;
 
+use clap::Args;
+
+#[cfg(feature = "files")]
+use self::file_options::FileStorageOptions;
+use self::http_limits::HttpLimits;
+use self::rest_options::RestOptions;
+use self::session_options::SessionOptions;
+use self::store_options::StoreOptions;
+use self::thread_options::ThreadOptions;
 use super::access_log_file::AccessLogOptions;
 #[cfg(feature = "mail")]
 use super::accounts::AccountOptions;
-use super::http_limits::{HttpLimits, positive};
 use super::layers::LayerOptions;
 use super::operators::Operators;
-use super::rest_options::RestOptions;
-use super::store_options::StoreOptions;
 use super::tls::TlsOptions;
 use crate::command::Database;
 #[cfg(feature = "mcp")]
@@ -63,11 +74,6 @@ pub(in crate::command) struct Serve {
     #[cfg(feature = "mail")]
     #[command(flatten)]
     pub(super) accounts: AccountOptions,
-    /// Keeps the bytes of file fields in this folder, or in a bucket: FOLDER, file:///FOLDER or
-    /// s3://BUCKET/PREFIX; see the guide, 43-files.md
-    #[cfg(feature = "files")]
-    #[arg(long, value_name = "URL", env = "MARMOTA_FILES")]
-    pub(super) files: Option<String>,
     /// Leaves out the pages: the start page at /, the administration at /admin, and the API
     /// documentation at /docs; see the guide, 46-admin.md
     #[cfg(feature = "admin")]
@@ -81,20 +87,18 @@ pub(in crate::command) struct Serve {
     #[cfg(feature = "app")]
     #[arg(long, conflicts_with = "no_sql")]
     pub(super) sql_write: bool,
-    /// Number of threads, at least 1; if not given, one for each core that the process may use
-    #[arg(long, value_parser = positive::<usize>)]
-    pub(super) threads: Option<usize>,
-    /// Uses the scheduling policy SCHED_BATCH for the threads: auto (if the database server is on
-    /// this machine), on or off; see the guide, 22-postgresql.md
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    pub(super) batch_scheduling: BatchScheduling,
-    /// How the threads wait for sockets: auto (io_uring if the kernel permits it, otherwise epoll),
-    /// ring, epoll or portable
-    #[arg(long, value_name = "BACKEND", default_value = "auto",
-          value_parser = ["auto", "ring", "epoll", "portable"])]
-    pub(super) http_backend: String,
+    /// The header `Server` of answers; empty for none
+    #[arg(long, value_name = "NAME", default_value = "Marmota")]
+    pub(super) server_name: String,
+    #[command(flatten)]
+    pub(super) threads: ThreadOptions,
     #[command(flatten)]
     pub(super) tls: TlsOptions,
+    #[command(flatten)]
+    pub(super) sessions: SessionOptions,
+    #[cfg(feature = "files")]
+    #[command(flatten)]
+    pub(super) files: FileStorageOptions,
     #[command(flatten)]
     pub(super) store: StoreOptions,
     #[command(flatten)]

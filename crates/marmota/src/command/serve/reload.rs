@@ -8,13 +8,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use clap::FromArgMatches;
+use clap::{Args, FromArgMatches};
 use marmota_app::settings::setting_key;
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_rest::LogLevels;
 
 use super::Serve;
-use super::layers::LayerSlot;
+use super::layers::{LayerOptions, LayerSlot};
 use super::operators::Watch;
 use crate::Log;
 use crate::command::application::{CurrentSettings, SettingsSource};
@@ -22,9 +22,6 @@ use crate::command::{Command, notice};
 
 /// The settings of the rate limit.
 const RATE_LIMIT: [&str; 2] = ["rate_limit", "rate_limit_burst"];
-/// The other settings of layers.
-const OTHER_LAYERS: [&str; 5] =
-    ["cors_credentials", "cors_max_age_s", "cors_origin", "hsts_s", "security_headers"];
 /// The filter of the log.
 const LOG: &str = "log";
 
@@ -105,7 +102,8 @@ impl Reload {
 
     /// Returns true for a setting that is applied while the server runs.
     fn is_reloaded(&self, key: &str) -> bool {
-        let is_layer = RATE_LIMIT.contains(&key) || OTHER_LAYERS.contains(&key);
+        let layers = LayerOptions::augment_args(clap::Command::new("layers"));
+        let is_layer = layers.get_arguments().filter_map(setting_key).any(|layer| layer == key);
         is_layer || (key == LOG && self.log.is_some())
     }
 }

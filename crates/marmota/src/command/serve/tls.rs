@@ -18,7 +18,10 @@ pub(super) struct TlsOptions {
     tls_key: Vec<std::path::PathBuf>,
     /// Accept only clients with a certificate signed by an authority in this file (PEM)
     #[arg(long, value_name = "FILE")]
-    pub(super) tls_client_ca: Option<std::path::PathBuf>,
+    tls_client_ca: Option<std::path::PathBuf>,
+    /// Accept clients without a certificate, too
+    #[arg(long, requires = "tls_client_ca")]
+    tls_client_ca_optional: bool,
     /// TLS with a certificate for these names from Let's Encrypt (whose terms you accept), renewed
     /// automatically; this server must be reachable at port 443 of the names
     #[cfg(feature = "acme")]
@@ -36,6 +39,11 @@ pub(super) struct TlsOptions {
     #[cfg(feature = "acme")]
     #[arg(long, value_name = "URL", requires = "acme")]
     acme_directory: Option<String>,
+    /// Certificates (PEM) that are trusted for connections to that authority. Default: those of the
+    /// system
+    #[cfg(feature = "acme")]
+    #[arg(long, value_name = "FILE", requires = "acme")]
+    acme_ca_file: Option<std::path::PathBuf>,
     /// Another address that redirects HTTP to HTTPS
     #[arg(long, value_name = "ADDRESS")]
     pub(super) redirect: Option<String>,
@@ -57,9 +65,17 @@ impl TlsOptions {
             tls = tls.add_certificate(certificate, key);
         }
         match &self.tls_client_ca {
+            Some(ca_file) if self.tls_client_ca_optional => {
+                Some(tls.client_ca_file_optional(ca_file))
+            }
             Some(ca_file) => Some(tls.client_ca_file(ca_file)),
             None => Some(tls),
         }
+    }
+
+    /// Returns true if all clients have certificates.
+    pub(super) const fn requires_certificates(&self) -> bool {
+        self.tls_client_ca.is_some() && !self.tls_client_ca_optional
     }
 
     /// Returns TLS with a certificate of an authority, if `--acme` is given (RFC 8555).
@@ -74,6 +90,9 @@ impl TlsOptions {
         }
         if let Some(directory) = &self.acme_directory {
             acme = acme.directory(directory);
+        }
+        if let Some(file) = &self.acme_ca_file {
+            acme = acme.ca_file(file);
         }
         Some(marmota_http::Tls::acme(acme))
     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use marmota_model::text::excerpt;
+use marmota_model::text::{counted, excerpt};
 use marmota_model::{FilterExpr, Table, Timestamp};
 use parking_lot::Mutex;
 use serde::Serialize;
@@ -101,10 +101,10 @@ impl SlowCalls {
         };
         log::warn!(
             target: "marmota::slow",
-            "{} took {:.1} ms: {} rows{}{}",
+            "{} took {:.1} ms: {}{}{}",
             call.what,
             call.seconds * 1e3,
-            call.rows,
+            counted(call.rows, "row"),
             call.who.as_ref().map(|who| format!(", by {who}")).unwrap_or_default(),
             call.session.as_ref().map(|session| format!(" ({session})")).unwrap_or_default(),
         );

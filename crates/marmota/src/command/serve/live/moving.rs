@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use marmota_model::text::counted;
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::pair::{self, Compared, PairFollower, PairRole, PairUrls, RowDifference};
 use marmota_store::plan::Destructive;
@@ -338,9 +339,9 @@ impl LiveServer<'_> {
             }
             Some(compared) if compared.different > 0 => {
                 let message = format!(
-                    "{} rows differ between the databases, such as {:?}: find out what else \
-                     writes to the other one, end the move, and begin again with an empty database",
-                    compared.different,
+                    "the databases differ in {}, such as {:?}: find out what else writes to the \
+                     other one, end the move, and begin again with an empty database",
+                    counted(compared.different, "row"),
                     compared.differences.first()
                 );
                 return Err(conflict(message));
@@ -350,8 +351,8 @@ impl LiveServer<'_> {
         let progress = follower.progress()?;
         if progress.lag_commits > LAG_MAX {
             let message = format!(
-                "the other database has {} commits to apply: wait until they are at most {LAG_MAX}",
-                progress.lag_commits
+                "the other database has to apply {}: wait until they are at most {LAG_MAX}",
+                counted(progress.lag_commits, "commit")
             );
             return Err(Error::new(ErrorKind::Busy, message));
         }
@@ -377,8 +378,8 @@ impl LiveServer<'_> {
         };
         if pause.requests_in_progress() > 0 {
             return Err(busy(&format!(
-                "{} requests are not answered yet",
-                pause.requests_in_progress()
+                "the server has not yet answered {}",
+                counted(pause.requests_in_progress() as u64, "request")
             )));
         }
         let state = std::mem::replace(&mut live_move.state, MoveState::Failed);

@@ -3,12 +3,12 @@
 use clap::Args;
 use marmota_rest::Api;
 
-use super::http_limits::positive;
+use crate::command::serve::option_values::positive;
 
 /// The options of REST. A program with custom routes sets them itself.
 #[derive(Args)]
 #[command(next_help_heading = "REST")]
-pub(super) struct RestOptions {
+pub(crate) struct RestOptions {
     /// The number of rows of a list without `limit`
     #[arg(long, value_name = "COUNT", default_value_t = 100, value_parser = positive::<u64>)]
     page_rows_default: u64,
@@ -31,7 +31,7 @@ pub(super) struct RestOptions {
 
 impl RestOptions {
     /// Returns the API with these options.
-    pub(super) fn apply_to(&self, api: Api) -> Api {
+    pub(crate) fn apply_to(&self, api: Api) -> Api {
         api.page_rows_default(self.page_rows_default)
             .page_rows_max(self.page_rows_max)
             .batch_operations_max(self.batch_operations_max)

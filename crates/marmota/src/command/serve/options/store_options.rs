@@ -1,19 +1,17 @@
 //! The options of `serve` for the store: durability, the cache, idempotency keys, the change feed and
 //! the age of history.
 
-use std::time::Duration;
-
 use clap::Args;
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::change::ChangeRetention;
 use marmota_store::{Idempotency, StoreBuilder};
 
-use super::http_limits::positive;
+use crate::command::serve::option_values::{days, hours, positive};
 
 /// The options of the store.
 #[derive(Args)]
 #[command(next_help_heading = "Store")]
-pub(super) struct StoreOptions {
+pub(crate) struct StoreOptions {
     /// When a write is answered: full (it is on the disk), relaxed (a power cut may lose the last
     /// second) or none; see the guide, 36-durability.md. Default: that of the database's URL, or full
     #[arg(long, value_name = "LEVEL", value_parser = ["full", "relaxed", "none"])]
@@ -28,6 +26,12 @@ pub(super) struct StoreOptions {
     /// The time for which those answers are kept
     #[arg(long, value_name = "HOURS", default_value_t = 24, value_parser = positive::<u64>)]
     idempotency_hours: u64,
+    /// The number of those answers, the newest
+    #[arg(long, value_name = "COUNT", default_value_t = 100_000, value_parser = positive::<u64>)]
+    idempotency_keys_max: u64,
+    /// The number of those answers for one caller, the newest
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = positive::<u64>)]
+    idempotency_caller_keys_max: u64,
     /// Records changes: responses to writes have `Marmota-Position`, and lists can be followed; see
     /// the guide, 19-change-feed.md
     #[arg(long)]
@@ -35,6 +39,9 @@ pub(super) struct StoreOptions {
     /// The time for which changes are kept
     #[arg(long, value_name = "HOURS", default_value_t = 24, value_parser = positive::<u64>)]
     changes_hours: u64,
+    /// The size of the changes that are kept, the newest
+    #[arg(long, value_name = "BYTES", default_value_t = 256 << 20, value_parser = positive::<u64>)]
+    changes_bytes_max: u64,
     /// The age at which entries of the history are removed. Default: they are kept
     #[arg(long, value_name = "DAYS", value_parser = positive::<u64>)]
     history_days: Option<u64>,
@@ -45,7 +52,7 @@ impl StoreOptions {
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] if the URL names a durability too.
-    pub(super) fn with_durability(&self, url: &str) -> Result<String> {
+    pub(crate) fn with_durability(&self, url: &str) -> Result<String> {
         let Some(level) = &self.durability else { return Ok(url.to_owned()) };
         let options = url.split_once('?').map(|(_, options)| options);
         let is_named = |options: &str| options.split('&').any(|one| one.starts_with("durability="));
@@ -62,27 +69,27 @@ impl StoreOptions {
     }
 
     /// Returns the builder with these options. `has_webhooks`: changes are recorded in any case.
-    pub(super) fn apply_to(&self, builder: StoreBuilder, has_webhooks: bool) -> StoreBuilder {
+    pub(crate) fn apply_to(&self, builder: StoreBuilder, has_webhooks: bool) -> StoreBuilder {
         let mut builder = builder;
         if let Some(bytes) = self.cache_bytes_max {
             builder = builder.cache(bytes);
         }
         if self.idempotency {
-            let kept_for = hours(self.idempotency_hours);
-            builder = builder.idempotency(Idempotency { kept_for, ..Idempotency::default() });
+            builder = builder.idempotency(Idempotency {
+                kept_for: hours(self.idempotency_hours),
+                keys_max: self.idempotency_keys_max,
+                caller_keys_max: self.idempotency_caller_keys_max,
+            });
         }
         if self.changes || has_webhooks {
-            let age_max = hours(self.changes_hours);
-            builder = builder.changes(ChangeRetention::default().age_max(age_max));
+            let retention = ChangeRetention::default()
+                .age_max(hours(self.changes_hours))
+                .bytes_max(self.changes_bytes_max);
+            builder = builder.changes(retention);
         }
-        if let Some(days) = self.history_days {
-            builder = builder.history_age_max(hours(days.saturating_mul(24)));
+        if let Some(age) = self.history_days {
+            builder = builder.history_age_max(days(age));
         }
         builder
     }
-}
-
-/// Returns a time of whole hours.
-const fn hours(hours: u64) -> Duration {
-    Duration::from_secs(hours.saturating_mul(3_600))
 }

@@ -1,10 +1,10 @@
 //! The options of `serve` for the limits of HTTP: one for each field of [`Limits`], with its name and
 //! its default.
 
-use std::str::FromStr;
-
 use clap::Args;
 use marmota_http::Limits;
+
+use crate::command::serve::option_values::positive;
 
 /// Makes an option of each field, and the limits of the options. A field of [`Limits`] without an
 /// option does not compile.
@@ -13,7 +13,7 @@ macro_rules! http_limits {
         /// The limits of HTTP.
         #[derive(Args)]
         #[command(next_help_heading = "Limits of HTTP")]
-        pub(super) struct HttpLimits {
+        pub(crate) struct HttpLimits {
             $(
                 $(#[doc = $doc])+
                 #[arg(long, value_name = $unit, default_value_t = Limits::default().$field,
@@ -27,7 +27,7 @@ macro_rules! http_limits {
 
         impl HttpLimits {
             /// Returns the limits.
-            pub(super) const fn limits(&self) -> Limits {
+            pub(crate) const fn limits(&self) -> Limits {
                 Limits {
                     $($field: self.$field,)+
                     requests_per_connection_max: self.requests_per_connection_max,
@@ -78,17 +78,4 @@ http_limits! {
     control_frames_per_second_max: u32, "COUNT";
     /// The time for requests in progress after a signal has ended the server
     drain_timeout_ms: u64, "MS";
-}
-
-/// Parses a number of at least 1.
-pub(super) fn positive<T: FromStr<Err: ToString> + Default + PartialEq>(
-    text: &str,
-) -> Result<T, String> {
-    match text.parse::<T>() {
-        Ok(number) if number == T::default() => Err("must be at least 1".to_owned()),
-        Ok(number) => Ok(number),
-        // Too many digits, for example.
-        Err(error) if text.bytes().all(|byte| byte.is_ascii_digit()) => Err(error.to_string()),
-        Err(_) => Err("must be a number, at least 1".to_owned()),
-    }
 }
