@@ -176,6 +176,7 @@ impl LiveServer<'_> {
                 state["state"] = json!("following");
                 state["lag_commits"] = json!(progress.lag_commits);
                 state["lag_ms"] = json!(progress.lag.as_millis() as u64);
+                state["applied_changes"] = json!(progress.changes);
                 state["reads"] = json!(follower.compared_reads().map(|reads| {
                     json!({
                         "compared": reads.compared,
