@@ -31,6 +31,10 @@ use crate::command::serve::editing::move_routes::MoveAction;
 const FLIP_MAX: Duration = Duration::from_secs(5);
 /// A flip begins once the other database has at most this many commits to apply.
 const LAG_MAX: u64 = 1_000;
+/// Before it begins, it waits for up to this time until the other database has to apply at most so
+/// many commits: those are applied while requests wait.
+const CATCH_UP_MAX: Duration = Duration::from_secs(2);
+const LAG_SHORT: u64 = 10;
 
 /// A live move.
 pub(in crate::command::serve) struct LiveMove {
@@ -348,6 +352,10 @@ impl LiveServer<'_> {
             }
             Some(_) => {}
         }
+        let until = Instant::now() + CATCH_UP_MAX;
+        while follower.progress()?.lag_commits > LAG_SHORT && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let progress = follower.progress()?;
         if progress.lag_commits > LAG_MAX {
             let message = format!(
@@ -386,11 +394,13 @@ impl LiveServer<'_> {
         let MoveState::Following(mut secondary, mut follower) = state else {
             return Err(not_following());
         };
+        let held = begun.elapsed();
         if let Err(error) = follower.flip(FLIP_MAX) {
             live_move.state = MoveState::Following(secondary, follower);
             return Err(error);
         }
         drop(follower);
+        let flipped = begun.elapsed();
         // From here on the other database is the primary: an error ends the server, and it is started
         // on that database.
         let started = secondary.start(self.serve, self.parts).map_err(|error| of_start(&*error));
@@ -406,9 +416,12 @@ impl LiveServer<'_> {
         let old_url = std::mem::take(&mut old.url);
         log::info!(
             target: "marmota",
-            "{} is the primary; requests waited for {} ms",
+            "{} is the primary; requests waited for {} ms: {} ms until those in progress ended, {} ms \
+             for the last commits, and for the start of the other database",
             without_secrets(&self.database.url),
-            begun.elapsed().as_millis()
+            begun.elapsed().as_millis(),
+            held.as_millis(),
+            (flipped - held).as_millis(),
         );
         if let Err(error) = resumed {
             log::error!(target: "marmota", "the new primary cannot be served: {error}");
