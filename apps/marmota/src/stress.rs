@@ -9,6 +9,7 @@ mod child;
 mod crew;
 mod cutter;
 pub(crate) mod line;
+mod load;
 mod mixed;
 mod owned_rows;
 mod process;

@@ -14,8 +14,8 @@ use marmota::Result;
 use marmota::store::{Durability, Store};
 
 use super::line::Count;
-use super::mixed::{Load, LoadFigures};
-use super::owned_rows::{OwnedRow, OwnedRows};
+use super::load::{Load, LoadFigures};
+use super::owned_rows::{OwnedRow, OwnedRows, RowOrigin};
 use super::sample::{FIELDS, Sample};
 use super::stand::{Failed, Stand};
 use super::tally::Tally;
@@ -39,6 +39,13 @@ pub(super) struct Plan {
     pub(super) durability: Durability,
     /// The load of [`Step::Mixed`].
     pub(super) load: Option<Arc<Load>>,
+}
+
+impl Plan {
+    /// Returns what the rows of a mixed load are made of.
+    pub(super) const fn origin(&self) -> RowOrigin {
+        RowOrigin { seed: self.seed, run: self.run, durability: self.durability }
+    }
 }
 
 /// A step of all threads, with its number.
@@ -238,7 +245,7 @@ impl<'r> Worker<'r> {
 
     fn mixed(&mut self) {
         let Some(load) = &self.plan.load else { return };
-        let mut rows = OwnedRows::new(self.plan, self.number());
+        let mut rows = OwnedRows::new(self.plan.origin(), self.number());
         let place = (self.plan.threads, self.thread);
         self.results.figures = load.drive(&mut rows, place, &self.clients, self.count);
         self.results.tally = std::mem::take(&mut rows.tally);

@@ -1,9 +1,8 @@
 //! The rows of a thread in a mixed load, with the states that each of them may have.
 
-use marmota::store::Store;
+use marmota::store::{Durability, Store};
 use marmota::{Error, Result};
 
-use super::crew::Plan;
 use super::sample::{Dice, FIELDS, Sample};
 use super::tally::Tally;
 
@@ -11,6 +10,14 @@ use super::tally::Tally;
 const LISTED: u32 = 20;
 /// Rows are deleted only if a thread has more of them.
 const ROWS_MIN: usize = 20;
+
+/// What the rows of a run are made of, and how they are written.
+#[derive(Clone, Copy)]
+pub(super) struct RowOrigin {
+    pub(super) seed: u64,
+    pub(super) run: i64,
+    pub(super) durability: Durability,
+}
 
 /// A row of a thread.
 #[derive(Clone, Debug)]
@@ -48,13 +55,13 @@ impl OwnedRow {
     }
 
     /// Returns the difference to the stored row; `None` if it is in one of the possible states.
-    pub(super) fn fault(&self, plan: &Plan, stored: &Sample) -> Option<String> {
+    pub(super) fn fault(&self, origin: RowOrigin, stored: &Sample) -> Option<String> {
         let id = self.id.unwrap_or(stored.id);
         let mut faults = Vec::new();
         for state in &self.states {
             let RowState::Updated(updates) = *state else { continue };
             let thread = stored.thread as u32;
-            let row = Sample::new(plan.seed, plan.run, thread, self.number);
+            let row = Sample::new(origin.seed, origin.run, thread, self.number);
             match row.with_id(id).with_updates(updates).fault(stored) {
                 None => return None,
                 Some(fault) => faults.push(fault),
@@ -65,8 +72,8 @@ impl OwnedRow {
 }
 
 /// The rows of one thread, by number.
-pub(super) struct OwnedRows<'p> {
-    plan: &'p Plan,
+pub(super) struct OwnedRows {
+    origin: RowOrigin,
     thread: u32,
     rows: Vec<OwnedRow>,
     next: u32,
@@ -74,10 +81,10 @@ pub(super) struct OwnedRows<'p> {
     pub(super) tally: Tally,
 }
 
-impl<'p> OwnedRows<'p> {
-    pub(super) fn new(plan: &'p Plan, thread: u32) -> Self {
-        let dice = Dice(plan.seed ^ u64::from(thread));
-        Self { plan, thread, rows: Vec::new(), next: 0, dice, tally: Tally::default() }
+impl OwnedRows {
+    pub(super) fn new(origin: RowOrigin, thread: u32) -> Self {
+        let dice = Dice(origin.seed ^ u64::from(thread));
+        Self { origin, thread, rows: Vec::new(), next: 0, dice, tally: Tally::default() }
     }
 
     pub(super) fn into_rows(self) -> Vec<OwnedRow> {
@@ -85,7 +92,7 @@ impl<'p> OwnedRows<'p> {
     }
 
     fn sample(&self, number: u32) -> Sample {
-        Sample::new(self.plan.seed, self.plan.run, self.thread, number)
+        Sample::new(self.origin.seed, self.origin.run, self.thread, number)
     }
 
     /// Sends a request, and checks its answer. Returns the kind and the message of a failure.
@@ -108,8 +115,7 @@ impl<'p> OwnedRows<'p> {
     fn insert(&mut self, client: &Store) -> Result<()> {
         let number = self.next;
         self.next += 1;
-        let inserted =
-            client.insert(&self.sample(number)).durability(self.plan.durability).run();
+        let inserted = client.insert(&self.sample(number)).durability(self.origin.durability).run();
         let new = RowState::Updated(0);
         let (id, states, done) = match inserted {
             Ok(id) => (Some(id), vec![new], Ok(())),
@@ -123,7 +129,7 @@ impl<'p> OwnedRows<'p> {
         let row = &self.rows[place];
         let id = row.id.unwrap_or_default();
         let fault = match client.get::<Sample>(id).with_blobs().optional().run()? {
-            Some(stored) => row.fault(self.plan, &stored),
+            Some(stored) => row.fault(self.origin, &stored),
             None => (!row.may_be_absent()).then(|| format!("row {id} is lost: {row:?}")),
         };
         self.tally.check(FIELDS, fault);
@@ -134,14 +140,14 @@ impl<'p> OwnedRows<'p> {
         let (number, id) = (self.rows[place].number, self.rows[place].id.unwrap_or_default());
         let updates = self.rows[place].updates() + 1;
         let row = self.sample(number).with_id(id).with_updates(updates);
-        let updated = client.update(&row).durability(self.plan.durability).run();
+        let updated = client.update(&row).durability(self.origin.durability).run();
         let new = RowState::Updated(updates);
         self.written(place, new, updated.map(drop))
     }
 
     fn delete(&mut self, client: &Store, place: usize) -> Result<()> {
         let id = self.rows[place].id.unwrap_or_default();
-        let deleted = client.delete::<Sample>(id).durability(self.plan.durability).run();
+        let deleted = client.delete::<Sample>(id).durability(self.origin.durability).run();
         self.written(place, RowState::Absent, deleted.map(drop))
     }
 
@@ -170,7 +176,7 @@ impl<'p> OwnedRows<'p> {
     fn list(&mut self, client: &Store) -> Result<()> {
         let from = (self.dice.roll() % u64::from(self.next.max(1))) as u32;
         let (first, end) = (i64::from(from), i64::from(from + LISTED));
-        let own = Sample::RUN.eq(self.plan.run).and(Sample::THREAD.eq(i64::from(self.thread)));
+        let own = Sample::RUN.eq(self.origin.run).and(Sample::THREAD.eq(i64::from(self.thread)));
         let filter = own.and(Sample::NUMBER.ge(first)).and(Sample::NUMBER.lt(end));
         let list = client.list::<Sample>().filter(filter).order(Sample::NUMBER.ascending());
         let mut stored = list.with_blobs().run()?.into_iter().peekable();
@@ -178,7 +184,7 @@ impl<'p> OwnedRows<'p> {
         for row in self.rows[start..].iter().take_while(|row| i64::from(row.number) < end) {
             let found = stored.next_if(|found| found.number == i64::from(row.number));
             let fault = match found {
-                Some(found) => row.fault(self.plan, &found),
+                Some(found) => row.fault(self.origin, &found),
                 None => (!row.may_be_absent()).then(|| format!("a list has no row {row:?}")),
             };
             self.tally.check(FIELDS, fault);

@@ -350,7 +350,10 @@ pub extern "C" fn marmota_response_problem(
 ///
 /// Threads: the handler's thread, which is that of the batch.
 #[unsafe(no_mangle)]
-pub extern "C" fn marmota_response_after_batch(request: MarmotaHandle, batch: MarmotaHandle) -> i32 {
+pub extern "C" fn marmota_response_after_batch(
+    request: MarmotaHandle,
+    batch: MarmotaHandle,
+) -> i32 {
     with_answer(request, |answer| {
         if answer.batch.is_some() {
             let message = "the answer waits for another batch: add the writes to that one";

@@ -331,7 +331,7 @@ impl LiveServer<'_> {
 
     fn flip_to(&mut self, live_move: &mut LiveMove) -> Result<()> {
         live_move.take_compared();
-        let MoveState::Following(_, follower) = &live_move.state else {
+        let MoveState::Following(_, follower) = &mut live_move.state else {
             return Err(not_following());
         };
         let conflict = |message: String| Error::new(ErrorKind::Conflict, message);
@@ -367,7 +367,15 @@ impl LiveServer<'_> {
         pair::check_alone(&self.database.store)?;
         // Workers may wait for other servers; clients do not wait for these.
         self.database.stop_workers()?;
+        // The read that is compared now may be a long one; clients do not wait for it either.
+        follower.compare_reads(0.0)?;
         let done = self.exchange(live_move);
+        if done.is_err()
+            && let MoveState::Following(_, follower) = &mut live_move.state
+        {
+            // An error of the engine is that of the flip.
+            let _ = follower.compare_reads(live_move.compare_reads);
+        }
         if let Err(error) = &done
             && self.database.store.is_open()
         {
