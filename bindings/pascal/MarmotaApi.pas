@@ -76,6 +76,9 @@ function marmota_row_upsert(store: TMarmotaHandle; table: TMarmotaTable; values:
   external MARMOTA_LIB;
 function marmota_row_get(store: TMarmotaHandle; table: TMarmotaTable; key: PMarmotaValue;
   out row: PMarmotaValue; out count: NativeUInt): Integer; cdecl; external MARMOTA_LIB;
+function marmota_rows_get(store: TMarmotaHandle; table: TMarmotaTable; keys: PMarmotaValue;
+  count: NativeUInt; out rows: PMarmotaValue; out width: NativeUInt): Integer; cdecl;
+  external MARMOTA_LIB;
 function marmota_row_update(store: TMarmotaHandle; table: TMarmotaTable; values: PMarmotaValue;
   count: NativeUInt): Integer; cdecl; external MARMOTA_LIB;
 function marmota_row_delete(store: TMarmotaHandle; table: TMarmotaTable;
@@ -158,6 +161,8 @@ function marmota_response_body(request: TMarmotaHandle; contentType, bytes: PAns
   length: NativeUInt): Integer; cdecl; external MARMOTA_LIB;
 function marmota_response_problem(request: TMarmotaHandle; status: Word;
   detail: PAnsiChar): Integer; cdecl; external MARMOTA_LIB;
+function marmota_response_after_batch(request, batch: TMarmotaHandle): Integer; cdecl;
+  external MARMOTA_LIB;
 
 function marmota_call_answer(call: TMarmotaHandle; json: PAnsiChar): Integer; cdecl;
   external MARMOTA_LIB;

@@ -57,6 +57,10 @@ type
     /// Sends a template with the members of a JSON object.
     procedure SendTemplate(Template: TMarmotaTemplate; const Json: RawUtf8);
     procedure SendJson(const Json: RawUtf8); overload;
+    /// Sends the batch of the store after the route, and the route's answer once it is committed. The
+    /// thread answers other requests meanwhile, whose batches share the commit. If the batch fails, the
+    /// client gets the error.
+    procedure AnswerAfterBatch(Store: TMarmotaStore);
     {$ifdef FPC}
     /// Sends a JSON value, and frees it.
     procedure SendJson(Json: TJSONData); overload;
@@ -259,6 +263,11 @@ end;
 procedure TMarmotaContext.SendJson(const Json: RawUtf8);
 begin
   Send('application/json', Json);
+end;
+
+procedure TMarmotaContext.AnswerAfterBatch(Store: TMarmotaStore);
+begin
+  Store.BatchSendBefore(fRequest);
 end;
 
 { TMarmotaServer }

@@ -50,6 +50,9 @@ type
     procedure Update(Model: TMarmotaModel);
     /// Reads a row into a model; false if it does not exist.
     function Retrieve(ID: Int64; Model: TMarmotaModel): Boolean;
+    /// Reads the rows with these IDs, each by its own read, and returns new models in their order, which
+    /// the caller frees with the list. IDs without a row are left out.
+    function RetrieveMany(Model: TMarmotaModelClass; const IDs: array of Int64): TObjectList;
     /// Returns new models, which the caller frees with the list.
     function RetrieveList(Model: TMarmotaModelClass; const Filter: RawUtf8 = '';
       const Order: RawUtf8 = ''; Limit: UInt64 = 0): TObjectList;
@@ -68,6 +71,8 @@ type
     procedure BatchDelete(Model: TMarmotaModelClass; ID: Int64);
     /// Sends the batch: all or nothing. Returns the ID of each write that is an insert.
     function BatchSend: TInt64s;
+    /// Sends the batch after a route, before its answer: TMarmotaContext.AnswerAfterBatch calls it.
+    procedure BatchSendBefore(Request: TMarmotaHandle);
     procedure TransactionBegin;
     procedure Commit;
     procedure RollBack;
@@ -308,6 +313,41 @@ begin
   info.Read(Model, row);
 end;
 
+function TMarmotaStore.RetrieveMany(Model: TMarmotaModelClass;
+  const IDs: array of Int64): TObjectList;
+var
+  keys: TMarmotaValues;
+  row: PMarmotaValue;
+  width: NativeUInt;
+  one: TMarmotaModel;
+  info: TMarmotaTableInfo;
+  i: Integer;
+begin
+  info := Table(Model);
+  SetLength(keys, Length(IDs));
+  for i := 0 to High(IDs) do
+    keys[i] := KeyOf(IDs[i]);
+  Check(marmota_rows_get(Target, info.Number, PMarmotaValue(keys), Length(keys), row, width));
+  result := TObjectList.Create;
+  try
+    result.Capacity := Length(IDs);
+    for i := 0 to High(IDs) do
+    begin
+      // A row that does not exist has no ID.
+      if row^.Kind <> MARMOTA_ABSENT then
+      begin
+        one := Model.Create;
+        result.Add(one);
+        info.Read(one, row);
+      end;
+      Inc(row, width);
+    end;
+  except
+    result.Free;
+    raise;
+  end;
+end;
+
 function TMarmotaStore.RetrieveList(Model: TMarmotaModelClass; const Filter, Order: RawUtf8;
   Limit: UInt64): TObjectList;
 var
@@ -392,6 +432,13 @@ begin
     raise EMarmota.Create('this thread has no batch: call BatchStart first');
 end;
 
+procedure EndBatch;
+begin
+  marmota_batch_free(State.Batch);
+  State.Batch := 0;
+  State.Inserts := nil;
+end;
+
 procedure TMarmotaStore.BatchAdd(Model: TMarmotaModel);
 var
   row: TMarmotaValues;
@@ -448,9 +495,17 @@ begin
       end;
     SetLength(result, made);
   finally
-    marmota_batch_free(State.Batch);
-    State.Batch := 0;
-    State.Inserts := nil;
+    EndBatch;
+  end;
+end;
+
+procedure TMarmotaStore.BatchSendBefore(Request: TMarmotaHandle);
+begin
+  CheckBatch(self);
+  try
+    Check(marmota_response_after_batch(Request, State.Batch));
+  finally
+    EndBatch;
   end;
 end;
 

@@ -85,20 +85,17 @@ end;
 function TRoutes.Worlds(ctx: TMarmotaContext): TObjectList;
 var
   count, i: Integer;
-  world: TWorld;
+  ids: TInt64s;
 begin
   count := ctx.ParamInt('queries', 1);
   if count < 1 then
     count := 1
   else if count > 500 then
     count := 500;
-  result := TObjectList.Create;
-  for i := 1 to count do
-  begin
-    world := TWorld.Create;
-    result.Add(world);
-    Store.Retrieve(Random(WORLD_COUNT) + 1, world);
-  end;
+  SetLength(ids, count);
+  for i := 0 to count - 1 do
+    ids[i] := Random(WORLD_COUNT) + 1;
+  result := Store.RetrieveMany(TWorld, ids);
 end;
 
 procedure TRoutes.SendWorlds(ctx: TMarmotaContext; List: TObjectList);
@@ -164,8 +161,8 @@ begin
       TWorld(list[i]).RandomNumber := Random(WORLD_COUNT) + 1;
       Store.BatchUpdate(TWorld(list[i]));
     end;
-    Store.BatchSend;
     SendWorlds(ctx, list);
+    ctx.AnswerAfterBatch(Store);
   finally
     list.Free;
   end;

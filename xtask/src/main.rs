@@ -42,6 +42,8 @@ cargo xtask COMMAND
             the long runs, or those whose name starts with NAME; not part of `test`
   cluster patroni [--rounds N] [--seed S] [--pgbouncer]
             failures of each part of a cluster that Patroni manages; root for networks and disks
+  cluster move [--clients N] [--rate N] [--seconds N] [--release]
+            a server moves between SQLite, PostgreSQL and MariaDB under the load of clients
   package   the static program, an image's files and a Debian package, in target/packages
   site      the documentation as pages with search, in target/site/html, with its links checked
   fuzz [N]  each fuzz target for N seconds (in `test`: 10, with fixed seeds)";
@@ -71,6 +73,7 @@ fn main() -> ExitCode {
         ["openapi"] => outsiders::open_api(),
         ["readme"] => readme::check(),
         ["soak", arguments @ ..] => soak::start(arguments),
+        ["cluster", "move", options @ ..] => soak::moves::start(options),
         ["cluster", "patroni", options @ ..] => soak::patroni::start(options),
         ["package"] => release::packages(),
         ["site"] => release::site(),

@@ -4,6 +4,7 @@
 //! Most runs are programs of `xtask/soak` that start the service and the clients they need. Their
 //! exit code is 0, [`NOT_RUN`], or another one for a failure, and their last line is the reason.
 
+pub(crate) mod moves;
 pub(crate) mod patroni;
 mod scan;
 
@@ -56,6 +57,7 @@ const RUNS: &[Soak] = &[
     Soak { name: "killed-jobs", program: "cargo", arguments: &["test", "--package", "marmota-jobs", "--test", "it", "--locked", "killed"] },
     Soak { name: "webhook-kills", program: "cargo", arguments: &["test", "-p", "marmota-webhooks", "--test", "it", "--locked", "killed"] },
     Soak { name: "cluster", program: "cargo", arguments: &["test", "-p", "marmota-cli", "--test", "cluster", "--locked", "100_failures", "--", "--ignored", "--nocapture"] },
+    Soak { name: "moves", program: "cargo", arguments: &["test", "-p", "marmota-cli", "--test", "cluster", "--locked", "moves::a_server_moves_to_each_engine", "--", "--ignored", "--nocapture"] },
     Soak { name: "file-kills", program: "cargo", arguments: &["test", "-p", "marmota-files", "--test", "it", "--locked", "killed"] },
     Soak { name: "file-memory", program: "cargo", arguments: &["test", "-p", "marmota-rest", "--features", "files", "--test", "file_memory", "--locked"] },
     Soak { name: "feed-postgres", program: "cargo", arguments: &["run", "--release", "-p", "marmota-postgres", "--features", "temporary-server", "--example", "feed_race"] },

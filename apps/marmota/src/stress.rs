@@ -1,7 +1,7 @@
 //! `marmota stress`: threads and clients insert rows through a transport, read them back and
 //! compare every field; then the ids of all threads are checked together. With `--chaos` the server
 //! is killed repeatedly meanwhile and connections are cut, and every acknowledged row must be
-//! present. With `--servers` there are several processes of servers and of clients.
+//! present. With `--seconds` they also update and delete for a time. With `--servers` there are several processes of servers and of clients.
 
 mod attended;
 mod chaos;
@@ -9,6 +9,9 @@ mod child;
 mod crew;
 mod cutter;
 pub(crate) mod line;
+mod load;
+mod mixed;
+mod owned_rows;
 mod process;
 mod proof;
 mod round;
@@ -100,6 +103,13 @@ struct Stress {
     /// or with `--transport` http or websocket
     #[arg(long, value_name = "ROUNDS", num_args = 0..=1, default_missing_value = "20")]
     chaos: Option<u32>,
+    /// Inserts, reads, updates, lists and deletes rows for this time instead, with --threads 50 if
+    /// not given; reports failed requests by kind, and rows that are lost or wrong
+    #[arg(long, value_name = "N", requires = "server", conflicts_with = "rows", value_parser = clap::value_parser!(u32).range(1..=604_800))]
+    seconds: Option<u32>,
+    /// The maximum number of requests per second of all threads; unlimited if not given
+    #[arg(long, value_name = "N", requires = "seconds", value_parser = clap::value_parser!(u32).range(1..))]
+    rate: Option<u32>,
     /// Serves the rows' model at an address until a signal ends it: for `--server`
     #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["server", "chaos"])]
     serve: Option<String>,
@@ -218,14 +228,15 @@ pub(crate) fn run(matches: &ArgMatches) -> Done {
         let how = stand::ServeOptions { shares: stress.reuse_port, is_attended: stress.attended };
         return stand::serve(address, how, stress.db.as_deref());
     }
-    if let (true, Some(url)) = (stress.attended, &stress.server) {
+    if let (true, None, Some(url)) = (stress.attended, stress.seconds, &stress.server) {
         marmota::http::raise_descriptors_max();
         return attended::run(&Stand::elsewhere(url), &stress.plan(stress.threads_each()));
     }
-    let tally = match (stress.chaos, stress.servers) {
-        (Some(rounds), _) => chaos::run(&stress, rounds)?,
-        (None, Some(servers)) => proof::run(&stress, servers)?,
-        (None, None) => stress.compare()?,
+    let tally = match (stress.chaos, stress.servers, stress.seconds, &stress.server) {
+        (Some(rounds), ..) => chaos::run(&stress, rounds)?,
+        (_, Some(servers), ..) => proof::run(&stress, servers)?,
+        (_, _, Some(seconds), Some(url)) => mixed::run(&stress, &stress.given(url), seconds)?,
+        _ => stress.compare()?,
     };
     stress.output.report(|| tally.json(), || tally.to_string())?;
     if !stress.output.is_json() {
@@ -261,7 +272,14 @@ impl Stress {
             rows: self.rows,
             seed: self.seed,
             durability: self.durability.into(),
+            load: None,
         }
+    }
+
+    /// Returns the server that was given.
+    fn given(&self, url: &str) -> Stand {
+        let stand = Stand::elsewhere(url).with_ca_file(self.ca.as_deref());
+        stand.with_token(self.token.as_deref())
     }
 
     /// Refuses impossible options before anything is started.
@@ -318,10 +336,7 @@ impl Stress {
         self.check()?;
         let mut all = Tally::default();
         let stands = match &self.server {
-            Some(url) => {
-                let stand = Stand::elsewhere(url).with_ca_file(self.ca.as_deref());
-                vec![stand.with_token(self.token.as_deref())]
-            }
+            Some(url) => vec![self.given(url)],
             None => self
                 .transport
                 .iter()

@@ -644,6 +644,19 @@ int32_t marmota_rows_each(marmota_handle store,
                           marmota_row_callback callback,
                           marmota_context context);
 
+// Reads the rows with these keys, with their blobs. Each is a read of its own, but a database server
+// gets all of them before the first is awaited. A row that does not exist has only absent values.
+//
+// Ownership: `*rows` has `count` rows with `*width` values each, in the order of the keys. They are
+// lent until the thread's next call but one that lends.
+// Threads: any thread; for a transaction its thread.
+int32_t marmota_rows_get(marmota_handle store,
+                         marmota_table table,
+                         marmota_row keys,
+                         size_t count,
+                         const struct marmota_value **rows,
+                         size_t *width);
+
 // Opens a cursor over the rows of a SQL statement that only reads. `values` has the `count` values of
 // its parameters, in order. All rows are read at once, 256 MB at most. A result without rows has no
 // columns.
@@ -778,6 +791,15 @@ int32_t marmota_response_body(marmota_handle request,
 //
 // Threads: the handler's thread.
 int32_t marmota_response_problem(marmota_handle request, uint16_t status, marmota_text detail);
+
+// Sends the writes of a batch as `marmota_batch_send` does with MARMOTA_ALL_OR_NOTHING, but after the
+// handler has returned MARMOTA_OK. The client gets the handler's answer once they are committed, and
+// the error if they are not. The thread answers other requests meanwhile, whose batches share the
+// commit. The batch is empty afterwards; free it. Its target is a store.
+//
+// Threads: the handler's thread, which is that of the batch.
+int32_t marmota_response_after_batch(marmota_handle request,
+                                     marmota_handle batch);
 
 // Creates a server for an address, such as "127.0.0.1:8080", "[::]:80" or "unix:/run/app.sock". Port
 // 0 is any free port.

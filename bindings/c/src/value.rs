@@ -167,6 +167,19 @@ impl LentRows {
         self.values.extend(std::iter::repeat_n(MarmotaValue::EMPTY, missing));
     }
 
+    /// Moves each row to its place among `count` rows; the others have absent values. Called before
+    /// [`LentRows::seal`].
+    pub(crate) fn arrange(&mut self, places: &[usize], count: usize) {
+        if places.len() == count && places.is_sorted() {
+            return;
+        }
+        let mut values = vec![MarmotaValue::EMPTY; count * self.width];
+        for (row, place) in self.values.chunks_exact(self.width).zip(places) {
+            values[place * self.width..][..self.width].copy_from_slice(row);
+        }
+        self.values = values;
+    }
+
     /// Sets the pointers of all values, after the last row.
     pub(crate) fn seal(&mut self) {
         for value in &mut self.values {

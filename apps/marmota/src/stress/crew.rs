@@ -2,10 +2,11 @@
 //! back. They wait in between, so that a step begins in all threads at once, including those of
 //! other processes.
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Barrier, Mutex, PoisonError};
+use std::sync::{Arc, Barrier, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,8 @@ use marmota::Result;
 use marmota::store::{Durability, Store};
 
 use super::line::Count;
+use super::load::{Load, LoadFigures};
+use super::owned_rows::{OwnedRow, OwnedRows, RowOrigin};
 use super::sample::{FIELDS, Sample};
 use super::stand::{Failed, Stand};
 use super::tally::Tally;
@@ -34,6 +37,15 @@ pub(super) struct Plan {
     pub(super) rows: u32,
     pub(super) seed: u64,
     pub(super) durability: Durability,
+    /// The load of [`Step::Mixed`].
+    pub(super) load: Option<Arc<Load>>,
+}
+
+impl Plan {
+    /// Returns what the rows of a mixed load are made of.
+    pub(super) const fn origin(&self) -> RowOrigin {
+        RowOrigin { seed: self.seed, run: self.run, durability: self.durability }
+    }
 }
 
 /// A step of all threads, with its number.
@@ -43,6 +55,7 @@ pub(super) enum Step {
     Connect,
     Insert,
     Read,
+    Mixed,
     End,
 }
 
@@ -52,6 +65,7 @@ impl Step {
             0 => Self::Connect,
             1 => Self::Insert,
             2 => Self::Read,
+            3 => Self::Mixed,
             _ => Self::End,
         }
     }
@@ -62,6 +76,9 @@ impl Step {
 pub(super) struct RunResults {
     pub(super) tally: Tally,
     pub(super) ids: Vec<i64>,
+    /// The rows of [`Step::Mixed`], by thread.
+    pub(super) rows: HashMap<u32, Vec<OwnedRow>>,
+    pub(super) figures: LoadFigures,
 }
 
 /// The leader's handle to the threads.
@@ -134,6 +151,8 @@ pub(super) fn run(
                 Ok(part) => {
                     results.tally.add(part.tally);
                     results.ids.extend(part.ids);
+                    results.rows.extend(part.rows);
+                    results.figures.add(part.figures);
                 }
                 Err(_) => results.tally.check(0, Some("a thread has panicked".to_owned())),
             }
@@ -176,6 +195,7 @@ impl<'r> Worker<'r> {
             Step::Connect => return self.connect(),
             Step::Insert => self.insert(),
             Step::Read => self.read(),
+            Step::Mixed => self.mixed(),
             Step::End => {}
         }
         Ok(())
@@ -221,6 +241,15 @@ impl<'r> Worker<'r> {
             client.insert(&self.row(number)).durability(self.plan.durability).run()
         };
         self.inserted = self.numbers().map(insert).collect();
+    }
+
+    fn mixed(&mut self) {
+        let Some(load) = &self.plan.load else { return };
+        let mut rows = OwnedRows::new(self.plan.origin(), self.number());
+        let place = (self.plan.threads, self.thread);
+        self.results.figures = load.drive(&mut rows, place, &self.clients, self.count);
+        self.results.tally = std::mem::take(&mut rows.tally);
+        self.results.rows = HashMap::from([(self.number(), rows.into_rows())]);
     }
 
     /// Reads the rows back, and stores their ids.

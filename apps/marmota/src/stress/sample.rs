@@ -68,6 +68,14 @@ impl Sample {
         Self { id, ..self }
     }
 
+    /// Returns the row after this many updates.
+    pub(crate) fn with_updates(self, updates: u32) -> Self {
+        match updates {
+            0 => self,
+            _ => Self { note: Some(format!("{updates} updates")), ..self },
+        }
+    }
+
     /// Returns the difference between the row and the one that was read; `None` if they are equal.
     pub(crate) fn fault(&self, came: &Self) -> Option<String> {
         (self != came).then(|| format!("row {}: {came:?} was read instead of {self:?}", self.id))

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
 mod clients;
+mod moves;
 mod nginx;
 mod patroni;
 mod process;

@@ -122,6 +122,8 @@ fn invalid_arguments_are_refused() {
         ("stress --server http://127.0.0.1:1/api --transport http", "--transport"),
         ("stress --client-processes 2", "--servers"),
         ("stress --reuse-port", "--serve"),
+        ("stress --seconds 1", "--server"),
+        ("stress --server http://127.0.0.1:1/api --rate 5", "--seconds"),
         ("stress --clients 2 --clients-in-all 2", "--clients-in-all"),
         ("stress --bind nowhere", "nowhere"),
     ] {
@@ -158,4 +160,9 @@ bytes = \"blob\"
     assert!(out.contains("send a token"), "{out}");
     let out = run(&folder, &format!("{words} --token {token}"), 0);
     assert!(out.contains(" 0 failed"), "{out}");
+    let words = format!("stress --server {}/api --token {token} --threads 4", served.url);
+    let out = run(&folder, &format!("{words} --seconds 1 --clients 2 --rate 400"), 0);
+    assert!(out.contains("8 clients of 4 threads are connected"), "{out}");
+    assert!(out.contains(" requests, ") && !out.contains("failed: "), "{out}");
+    assert!(passed(&out) > 0, "{out}");
 }

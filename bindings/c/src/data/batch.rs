@@ -7,7 +7,7 @@ use marmota::Error;
 use marmota::model::{Table, Value, ValueRef};
 use marmota::store::Store;
 use marmota::store::operation::Outcome;
-use marmota::store::refusal;
+use marmota::store::{batch, refusal};
 
 use crate::data::rows::{changed_row, key_of, row_of, unknown_action, write_key};
 use crate::foreign::{MarmotaRow, entry, required};
@@ -245,11 +245,44 @@ fn to_values(row: &[ValueRef<'_>]) -> Vec<Value> {
     row.iter().map(ValueRef::to_value).collect()
 }
 
+/// The writes of a batch, to be sent later.
+pub(crate) struct UnsentBatch {
+    store: Arc<Store>,
+    writes: Vec<BatchWrite>,
+}
+
+impl UnsentBatch {
+    /// Takes the writes of a batch, which is empty afterwards.
+    pub(crate) fn take(batch: MarmotaHandle) -> Result<Self, Failure> {
+        let batch = handles::find::<BatchObject>(batch)?;
+        let mut batch = batch.0.lock()?;
+        let Target::Store(store) = &batch.target else {
+            let message = "the batch belongs to a transaction: use marmota_batch_send";
+            return Err(Failure::argument(message));
+        };
+        let store = Arc::clone(store);
+        Ok(Self { store, writes: std::mem::take(&mut batch.writes) })
+    }
+
+    /// Sends the writes: all or nothing.
+    pub(crate) async fn send(self) -> Result<(), Error> {
+        batch_of(&self.store, self.writes).all_or_nothing().await.map(drop)
+    }
+}
+
 fn send(
     store: &Store,
     writes: Vec<BatchWrite>,
     mode: u32,
 ) -> Result<Vec<Result<Outcome, Error>>, Error> {
+    let batch = batch_of(store, writes);
+    match mode {
+        MARMOTA_ALL_OR_NOTHING => batch.all_or_nothing().run(),
+        _ => batch.continue_on_error().run(),
+    }
+}
+
+fn batch_of(store: &Store, writes: Vec<BatchWrite>) -> batch::Batch<'_> {
     let mut batch = store.batch();
     for BatchWrite { table, change } in writes {
         match change {
@@ -272,8 +305,5 @@ fn send(
             }
         }
     }
-    match mode {
-        MARMOTA_ALL_OR_NOTHING => batch.all_or_nothing().run(),
-        _ => batch.continue_on_error().run(),
-    }
+    batch
 }

@@ -4,10 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::ffi::c_char;
 use std::mem::MaybeUninit;
 
-use marmota::http::{Flow, Request, Response, ResponseWriter, Status};
+use marmota::http::{Flow, IntoResponse, Request, Response, ResponseWriter, Status};
 use marmota::rest::ErrorDocument;
 use marmota::{Error, ErrorKind};
 
+use crate::data::batch::UnsentBatch;
 use crate::foreign::{MarmotaBytes, MarmotaContext, MarmotaText, entry, required};
 use crate::handles::{self, MarmotaHandle, REQUEST};
 use crate::status::{self, Failure, MARMOTA_OK};
@@ -26,6 +27,8 @@ struct Answer {
     content_type: String,
     headers: Vec<(String, String)>,
     body: Vec<u8>,
+    /// The batch that is sent before the answer.
+    batch: Option<UnsentBatch>,
 }
 
 /// The number of headers that a handler may set.
@@ -63,8 +66,22 @@ pub(crate) fn answer(
         write_last_error(out, code);
         return Flow::Done;
     }
-    ANSWER.with_borrow(|answer| answer.write(out));
-    Flow::Done
+    match ANSWER.with_borrow_mut(Answer::take_later) {
+        None => {
+            ANSWER.with_borrow(|answer| answer.write(out));
+            Flow::Done
+        }
+        Some((batch, response)) => Flow::Later(Box::pin(async move {
+            match batch.send().await {
+                Ok(()) => response,
+                Err(error) => {
+                    let document = ErrorDocument::of(&error);
+                    document.log();
+                    document.into_response()
+                }
+            }
+        })),
+    }
 }
 
 /// Answers with the thread's last error.
@@ -89,6 +106,26 @@ impl Answer {
         self.headers.clear();
         self.body.clear();
         self.body.shrink_to(KEPT_BYTES_MAX);
+        self.batch = None;
+    }
+
+    /// Returns the batch to send before the answer, and the answer; `None` without a batch.
+    fn take_later(&mut self) -> Option<(UnsentBatch, Response)> {
+        let batch = self.batch.take()?;
+        let content_type = self.content_type().to_owned();
+        let mut response = Response::with_body(content_type, std::mem::take(&mut self.body));
+        for (name, value) in self.headers.drain(..) {
+            // `marmota_response_header` has checked them.
+            let _ = response.add_header(name.into(), value.into_bytes().into());
+        }
+        Some((batch, response.with_status(self.status.unwrap_or(Status::OK))))
+    }
+
+    fn content_type(&self) -> &str {
+        match &*self.content_type {
+            "" => "text/plain",
+            content_type => content_type,
+        }
     }
 
     fn write(&self, out: &mut ResponseWriter<'_>) {
@@ -97,11 +134,7 @@ impl Answer {
             // `marmota_response_header` has checked them.
             let _ = out.header(name, value);
         }
-        let content_type = match &*self.content_type {
-            "" => "text/plain",
-            content_type => content_type,
-        };
-        out.send(content_type, &self.body);
+        out.send(self.content_type(), &self.body);
     }
 }
 
@@ -306,6 +339,27 @@ pub extern "C" fn marmota_response_problem(
         problem.content_type().clone_into(&mut answer.content_type);
         answer.body.clear();
         answer.body.extend_from_slice(problem.body().as_bytes());
+        Ok(())
+    })
+}
+
+/// Sends the writes of a batch as `marmota_batch_send` does with MARMOTA_ALL_OR_NOTHING, but after the
+/// handler has returned MARMOTA_OK. The client gets the handler's answer once they are committed, and
+/// the error if they are not. The thread answers other requests meanwhile, whose batches share the
+/// commit. The batch is empty afterwards; free it. Its target is a store.
+///
+/// Threads: the handler's thread, which is that of the batch.
+#[unsafe(no_mangle)]
+pub extern "C" fn marmota_response_after_batch(
+    request: MarmotaHandle,
+    batch: MarmotaHandle,
+) -> i32 {
+    with_answer(request, |answer| {
+        if answer.batch.is_some() {
+            let message = "the answer waits for another batch: add the writes to that one";
+            return Err(Failure::argument(message));
+        }
+        answer.batch = Some(UnsentBatch::take(batch)?);
         Ok(())
     })
 }

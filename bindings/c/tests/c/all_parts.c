@@ -94,6 +94,14 @@ static void lists(void) {
     CHECK(sent == 0 && marmota_batch_result(batch, 0, NULL) == MARMOTA_NOT_FOUND);
     OK(marmota_batch_free(batch));
 
+    const marmota_value keys[4] = {integer(7), integer(5000), integer(3), integer(7)};
+    OK(marmota_rows_get(store, person, keys, 4, &row, &count));
+    CHECK(count == 4 && row[0].integer == 7 && strcmp((const char *)row[1].data, "p006") == 0);
+    CHECK(row[4].kind == MARMOTA_ABSENT && row[7].kind == MARMOTA_ABSENT);
+    CHECK(row[8].integer == 3 && row[12].integer == 7 && row[14].real == 6);
+    OK(marmota_rows_get(store, person, NULL, 0, &row, NULL));
+    CHECK(marmota_rows_get(store, person, keys, 1 << 17, &row, NULL) == MARMOTA_ARGUMENT);
+
     OK(marmota_cursor_open(store, person, "height>=100", "-height", 0, &cursor));
     OK(marmota_cursor_columns(cursor, &count));
     OK(marmota_cursor_column(cursor, 1, &name));
@@ -216,6 +224,26 @@ static int32_t no_error(marmota_handle request, void *context) {
     return MARMOTA_NOT_FOUND;
 }
 
+// Answers after the batch that it makes is committed; its row has the key 6000.
+static int32_t later(marmota_handle request, void *context) {
+    (void)context;
+    marmota_handle batch, transaction;
+    marmota_value row[4] = {integer(6000), text("later"), absent(), absent()};
+    OK(marmota_transaction_begin(store, &transaction));
+    OK(marmota_batch_new(transaction, &batch));
+    CHECK(marmota_response_after_batch(request, batch) == MARMOTA_ARGUMENT);
+    OK(marmota_batch_free(batch));
+    OK(marmota_transaction_rollback(transaction));
+    OK(marmota_batch_new(store, &batch));
+    OK(marmota_batch_insert(batch, person, row, 4));
+    OK(marmota_response_status(request, 201));
+    OK(marmota_response_header(request, "X-Key", "6000"));
+    OK(marmota_response_body(request, "text/plain", (const uint8_t *)"later", 5));
+    OK(marmota_response_after_batch(request, batch));
+    CHECK(marmota_response_after_batch(request, batch) == MARMOTA_ARGUMENT);
+    return marmota_batch_free(batch);
+}
+
 // Sends a request, and returns the answer.
 static void fetch(uint16_t port, const char *head, char *answer, size_t size) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
@@ -242,6 +270,7 @@ static void server(void) {
     OK(marmota_server_threads(served, 2));
     OK(marmota_server_rest(served, store, "/api"));
     OK(marmota_server_route(served, "POST", "/hello/{name}", hello, &request));
+    OK(marmota_server_route(served, "POST", "/later", later, NULL));
     OK(marmota_server_route(served, "GET", "/fails", fails, NULL));
     OK(marmota_server_route(served, "GET", "/no-error", no_error, NULL));
     CHECK(marmota_server_port(served, &port) == MARMOTA_CLOSED);
@@ -254,6 +283,11 @@ static void server(void) {
     CHECK(request != 0 && marmota_request_path(request, &path, NULL) == MARMOTA_THREAD);
     fetch(port, "POST /hello/a-name-that-is-long HTTP/1.1" REST, answer, sizeof answer);
     CHECK(strncmp(answer, "HTTP/1.1 400", 12) == 0 && strstr(answer, "problem+json") != NULL);
+    fetch(port, "POST /later HTTP/1.1" REST, answer, sizeof answer);
+    CHECK(strncmp(answer, "HTTP/1.1 201", 12) == 0 && strstr(answer, "X-Key: 6000") != NULL);
+    CHECK(strcmp(answer + strlen(answer) - 9, "\r\n\r\nlater") == 0);
+    fetch(port, "POST /later HTTP/1.1" REST, answer, sizeof answer);
+    CHECK(strncmp(answer, "HTTP/1.1 409", 12) == 0 && strstr(answer, "X-Key") == NULL);
     // On each thread of the server.
     for (int round = 0; round < 8; round++) {
         fetch(port, "GET /fails HTTP/1.1" REST, answer, sizeof answer);

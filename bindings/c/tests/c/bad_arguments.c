@@ -140,6 +140,8 @@ static int call(uint64_t function) {
     case 55: return marmota_columns_index(from, any_text());
     case 56: return marmota_columns_json(from, any_text(), next(2) ? (const uint32_t *)1 : NULL, next(3), &text, &size);
     case 57: return marmota_columns_free(from);
+    case 58: return marmota_rows_get(from, table, values, next(8) ? count : 1u << 31, next(8) ? &lent : NULL, &size);
+    case 59: return marmota_response_after_batch(from, any_handle());
     default: return marmota_server_threads(from, next(3));
     }
     if (status == MARMOTA_OK) {
@@ -185,7 +187,7 @@ int main(int argc, char **argv) {
     long calls = strtol(argv[2], NULL, 10);
     unsigned long long failed[256] = {0};
     for (long i = 0; i < calls; i++) {
-        int status = call(next(59));
+        int status = call(next(61));
         CHECK(status >= 0 && status < 256 && status != MARMOTA_BUG);
         CHECK(status == MARMOTA_OK || status == MARMOTA_END || strlen(marmota_error_message()) > 0);
         failed[status]++;

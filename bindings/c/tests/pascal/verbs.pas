@@ -110,6 +110,13 @@ begin
   Verify(store.Delete(TShipment, ids[0]) and not store.Delete(TShipment, ids[0]), 'Delete');
   store.Commit;
   Verify(store.Count(TShipment) = 99, 'Commit');
+  list := store.RetrieveMany(TShipment, [ids[2], ids[0], ids[1], ids[2]]);
+  Verify((list.Count = 3) and (TShipment(list[0]).Code = 'C-3') and
+    (TShipment(list[1]).ID = ids[1]) and (TShipment(list[2]).Code = 'C-3'), 'RetrieveMany');
+  list.Free;
+  list := store.RetrieveMany(TShipment, []);
+  Verify(list.Count = 0, 'RetrieveMany without IDs');
+  list.Free;
 
   rows := store.Query('SELECT code, weight FROM shipment WHERE weight > ? ORDER BY weight', [98]);
   Verify(rows.Next and (rows.ColumnName(0) = 'code') and (rows.Text(0) = 'C-99'), 'Query');

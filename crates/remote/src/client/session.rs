@@ -23,6 +23,7 @@ use super::engine_state::EngineState;
 use super::greeted_connection::GreetedConnection;
 use super::reply::{self, Lending, TURN};
 use crate::codec::operation::{Numbers, Terms, put_cancel, put_operation};
+use crate::codec::outcome::LEAVING;
 
 /// How often an operation is resent after its connection broke.
 const REPEATS_MAX: u32 = 5;
@@ -200,12 +201,6 @@ impl RemoteSession {
                 break;
             }
             (one.is_sent, one.sent_times) = (true, one.sent_times + 1);
-            if !one.is_retryable {
-                let packet = std::mem::take(&mut one.packet);
-                if self.spare.len() < SPARE_MAX && packet.capacity() <= SPARE_BYTES_MAX {
-                    self.spare.push(packet);
-                }
-            }
         }
         if failed {
             self.break_off();
@@ -215,13 +210,21 @@ impl RemoteSession {
     /// The connection is broken: resends the operations that may be resent, and fails the others.
     #[cold]
     fn break_off(&mut self) {
+        self.disconnect(false);
+    }
+
+    /// Closes the connection. The server may have executed operations that it has not answered,
+    /// unless it is `leaving`.
+    #[cold]
+    fn disconnect(&mut self, leaving: bool) {
         self.connection = None;
         end_all(&self.state, std::mem::take(&mut self.given_up));
         // Idle connections to the same server are broken, too.
         self.state.spare.lock().clear();
         let in_transaction = self.transaction == InTransaction::Open;
         for one in self.waiting.iter_mut().filter(|one| one.reply.is_none()) {
-            if one.is_sent && one.is_retryable && one.sent_times < REPEATS_MAX {
+            let repeats = one.is_retryable && one.sent_times < REPEATS_MAX;
+            if one.is_sent && (repeats || leaving && !in_transaction) {
                 one.is_sent = false;
             } else if one.is_sent || in_transaction {
                 one.reply = Some(Err(self.state.lost(one.is_write)));
@@ -284,6 +287,10 @@ impl RemoteSession {
                 {
                     let (_, departure) = self.given_up.swap_remove(at);
                     self.state.departures.end(departure);
+                } else if number == 0 && body.first() == Some(&LEAVING) {
+                    self.disconnect(true);
+                    self.has_more = found.is_none();
+                    return found.map_or(Poll::Pending, Poll::Ready);
                 } else if number == 0
                     && let Err(error) =
                         reply::take(body, &mut Operation::Begin, sink, &mut Outcome::default())

@@ -10,6 +10,8 @@ use marmota_model::binary::{put_value, put_values};
 pub(crate) const DONE: u8 = 0;
 /// The operation has failed.
 pub(crate) const FAILED: u8 = 1;
+/// The server ends the connection, and has executed no operation that it has not answered. Packet 0.
+pub(crate) const LEAVING: u8 = 2;
 
 const KNOWN: u8 = 0;
 const ONE: u8 = 1;

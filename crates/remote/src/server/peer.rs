@@ -23,7 +23,7 @@ use crate::codec::contract::{
     Guarantees, Hello, Welcome, hash, put_differences, put_names, put_welcome,
 };
 use crate::codec::operation::{CANCEL, HELLO, ReceivedOperation, Terms};
-use crate::codec::outcome::{FAILED, put_error};
+use crate::codec::outcome::{FAILED, LEAVING, put_error};
 
 /// The size of unsent answers above which no more is read.
 const AHEAD_BYTES: usize = 1 << 20;
@@ -520,6 +520,16 @@ impl ServerProtocol for Peer {
         self.held.is_none()
             && self.running.is_empty()
             && !matches!(self.transaction, InTransaction::Open { .. })
+    }
+
+    /// Notifies the client that its other operations were not executed, so that it sends them again.
+    fn leave(&mut self, out: &mut Vec<u8>) {
+        if self.greeted.is_some() {
+            let start = packet::begin(out, 0);
+            out.push(LEAVING);
+            packet::end(out, start);
+        }
+        self.is_closing = true;
     }
 
     fn has_more(&self) -> bool {

@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, JoinHandle, Thread};
@@ -49,6 +50,43 @@ fn a_server_that_comes_back_is_found() {
         }
         assert_eq!(served.count::<Person>().run().unwrap(), 4);
         store.close().unwrap();
+        server.shutdown().unwrap();
+    }
+}
+
+#[test]
+fn no_write_fails_while_its_server_is_replaced() {
+    for place in Place::all() {
+        let served = served();
+        let service = Service::new(&served);
+        let mut server = place.serve(&service);
+        let (ends, stores) = (AtomicBool::new(false), [(); 3].map(|()| client(place.remote())));
+        let (written, server): (u64, _) = thread::scope(|scope| {
+            let writers = stores.map(|store| {
+                let ends = &ends;
+                scope.spawn(move || {
+                    let (store, mut written) = (store.unwrap(), 0);
+                    while !ends.load(Ordering::Relaxed) {
+                        store.insert(&person("Emmy")).run().unwrap();
+                        written += 1;
+                    }
+                    written
+                })
+            });
+            for _ in 0..20 {
+                server.shutdown().unwrap();
+                server = place.serve(&service);
+                let before = served.count::<Person>().run().unwrap();
+                let until = Instant::now() + PATIENCE;
+                while served.count::<Person>().run().unwrap() < before + 10 {
+                    assert!(Instant::now() < until, "no rows are written");
+                    thread::yield_now();
+                }
+            }
+            ends.store(true, Ordering::Relaxed);
+            (writers.into_iter().map(|writer| writer.join().unwrap()).sum(), server)
+        });
+        assert_eq!(served.count::<Person>().run().unwrap(), written);
         server.shutdown().unwrap();
     }
 }

@@ -22,6 +22,13 @@ pub trait ServerProtocol {
     /// down.
     fn is_idle(&self) -> bool;
 
+    /// Ends the connection because the server shuts down or replaces its routes, while nothing is
+    /// running. Appends a notice to the client, if the protocol has one, and processes no further
+    /// bytes. Default: no notice.
+    fn leave(&mut self, output: &mut Vec<u8>) {
+        let _ = output;
+    }
+
     /// Returns true if it must be called again once its output is sent. Default: false.
     fn has_more(&self) -> bool {
         false

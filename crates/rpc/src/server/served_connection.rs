@@ -15,9 +15,13 @@ impl<P: ServerProtocol + 'static> Protocol for ServedConnection<P> {
         turn.used = protocol.run(turn.input, turn.output, &mut turn.context);
         match protocol.end() {
             Some(end) => return ProtocolStep::Close { linger: end == ConnectionEnd::Refused },
-            // As for an idle HTTP connection: the server does not wait for a silent client.
-            None if turn.ended || turn.is_draining() && protocol.is_idle() => {
-                return ProtocolStep::Close { linger: false };
+            None if turn.ended => return ProtocolStep::Close { linger: false },
+            // As for an idle HTTP connection: the server does not wait for a silent client. One that
+            // is sending reads the notice.
+            None if turn.is_draining() && protocol.is_idle() => {
+                let before = turn.output.len();
+                protocol.leave(turn.output);
+                return ProtocolStep::Close { linger: turn.output.len() > before };
             }
             None if protocol.has_more() => return ProtocolStep::More,
             None => {}

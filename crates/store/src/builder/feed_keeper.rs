@@ -142,7 +142,9 @@ impl Keeper {
         if let Some(cache) = self.feed.cache.get() {
             cache.pause();
         }
-        let level = if self.failing.is_none() { log::Level::Warn } else { log::Level::Debug };
+        // A live move makes a store busy at its end.
+        let is_news = self.failing.is_none() && error.kind() != ErrorKind::Busy;
+        let level = if is_news { log::Level::Warn } else { log::Level::Debug };
         log::log!(level, "the change feed cannot be read: {error}");
         let pauses = self.failing.get_or_insert_with(|| Backoff::new(POLL, PAUSE_MAX));
         if self.feed.hub.is_shared() {

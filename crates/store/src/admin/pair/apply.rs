@@ -337,7 +337,14 @@ pub(super) fn target<'s>(primary: &Store, secondary: &'s Store) -> Result<Target
     Target::new(secondary.engine(), secondary.registry().tables(), tables, (table, theirs))
 }
 
-/// Applies some commits up to a number. Returns the time of the last one, if there are any.
+/// The commits that were applied together.
+pub(super) struct Applied {
+    /// The time of the last one; `None` if there were none.
+    pub(super) at: Option<Timestamp>,
+    pub(super) changes: usize,
+}
+
+/// Applies some commits up to a number.
 ///
 /// # Errors
 /// Those of the engines.
@@ -346,20 +353,23 @@ pub(super) fn apply_some(
     target: &mut Target<'_>,
     commits: &mut Commits,
     number: u64,
-) -> Result<Option<Timestamp>> {
-    let (mut batch, mut changes) = (Vec::new(), 0);
-    while batch.len() < COMMITS && changes < CHANGES {
-        let Some(commit) = commits.next_up_to(number)? else {
-            target.apply(source, &batch)?;
-            // Numbers after the last commit belong to no commit.
-            target.record.position.number = target.record.position.number.max(number);
-            return Ok(batch.last().map(|commit| commit.at));
-        };
-        changes += commit.changes.len();
-        batch.push(commit);
+) -> Result<Applied> {
+    let (mut batch, mut changes, mut is_last) = (Vec::new(), 0, false);
+    while !is_last && batch.len() < COMMITS && changes < CHANGES {
+        match commits.next_up_to(number)? {
+            Some(commit) => {
+                changes += commit.changes.len();
+                batch.push(commit);
+            }
+            None => is_last = true,
+        }
     }
     target.apply(source, &batch)?;
-    Ok(batch.last().map(|commit| commit.at))
+    if is_last {
+        // Numbers after the last commit belong to no commit.
+        target.record.position.number = target.record.position.number.max(number);
+    }
+    Ok(Applied { at: batch.last().map(|commit| commit.at), changes })
 }
 
 /// Applies all commits up to a number that the feed has reached.

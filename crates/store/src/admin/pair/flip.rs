@@ -31,7 +31,6 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// [`ErrorKind::Busy`] if something does not end in time; then nothing is changed.
 pub(super) fn flip(primary: &Store, secondary: &Store, wait_max: Duration) -> Result<()> {
     let until = Instant::now() + wait_max;
-    check_alone(primary)?;
     let mut source = Source::new(primary)?;
     let mut target = target(primary, secondary)?;
     let mut commits = source.commits(target.position())?;
@@ -54,7 +53,7 @@ pub(super) fn flip(primary: &Store, secondary: &Store, wait_max: Duration) -> Re
         }
         std::thread::sleep(PAUSE);
     }
-    // A process may have started meanwhile. After the exchange it is refused.
+    // A process that starts after the exchange is refused.
     let done = check_alone(primary)
         .and_then(|()| copy_answers(primary, secondary))
         .and_then(|()| exchange(primary, secondary));

@@ -44,6 +44,8 @@ pub struct PairProgress {
     pub lag_commits: u64,
     /// The time since the last commit that the secondary has; 0 if it has all.
     pub lag: Duration,
+    /// The number of changes that the follower has applied.
+    pub changes: u64,
     /// The error of the last attempt to apply a commit. It is tried again.
     pub error: Option<String>,
 }
@@ -61,6 +63,8 @@ struct FollowerState {
     applied: u64,
     /// The time of that commit.
     applied_at: Option<Timestamp>,
+    /// The number of changes of all commits that were applied.
+    changes: u64,
     error: Option<String>,
     /// The requests to compare all rows.
     requests: Vec<mpsc::Sender<Result<Compared>>>,
@@ -104,7 +108,8 @@ impl PairFollower {
             0 => Duration::ZERO,
             _ => state.applied_at.map_or(Duration::ZERO, since),
         };
-        Ok(PairProgress { primary, lag_commits, lag, error: state.error.clone() })
+        let (changes, error) = (state.changes, state.error.clone());
+        Ok(PairProgress { primary, lag_commits, lag, changes, error })
     }
 
     /// Compares all rows of both databases while they are used: each piece of rows of the primary
@@ -276,7 +281,8 @@ fn follow_until_error(
             let mut state = shared.state.lock();
             state.error = None;
             state.applied = target.position().number;
-            state.applied_at = applied.or(state.applied_at);
+            state.applied_at = applied.at.or(state.applied_at);
+            state.changes += applied.changes as u64;
         }
         backoff.reset();
         if target.position().number >= last.number && shared.wait(IDLE) {

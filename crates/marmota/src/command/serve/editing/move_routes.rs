@@ -122,6 +122,7 @@ pub(crate) fn add_to(document: OpenApi) -> OpenApi {
             "rows_total": nullable("integer"),
             "lag_commits": nullable("integer"),
             "lag_ms": nullable("integer"),
+            "applied_changes": nullable("integer"),
             "compared": nullable("object"),
             "compare_reads": { "type": "number", "description": "The share of compared reads" },
             "reads": nullable("object"),

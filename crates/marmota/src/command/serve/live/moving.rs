@@ -32,6 +32,10 @@ use crate::command::serve::editing::move_routes::MoveAction;
 const FLIP_MAX: Duration = Duration::from_secs(5);
 /// A flip begins once the other database has at most this many commits to apply.
 const LAG_MAX: u64 = 1_000;
+/// Before it begins, it waits for up to this time until the other database has to apply at most so
+/// many commits: those are applied while requests wait.
+const CATCH_UP_MAX: Duration = Duration::from_secs(2);
+const LAG_SHORT: u64 = 10;
 
 /// A live move.
 pub(in crate::command::serve) struct LiveMove {
@@ -177,6 +181,7 @@ impl LiveServer<'_> {
                 state["state"] = json!("following");
                 state["lag_commits"] = json!(progress.lag_commits);
                 state["lag_ms"] = json!(progress.lag.as_millis() as u64);
+                state["applied_changes"] = json!(progress.changes);
                 state["reads"] = json!(follower.compared_reads().map(|reads| {
                     json!({
                         "compared": reads.compared,
@@ -327,7 +332,7 @@ impl LiveServer<'_> {
 
     fn flip_to(&mut self, live_move: &mut LiveMove) -> Result<()> {
         live_move.take_compared();
-        let MoveState::Following(_, follower) = &live_move.state else {
+        let MoveState::Following(_, follower) = &mut live_move.state else {
             return Err(not_following());
         };
         let conflict = |message: String| Error::new(ErrorKind::Conflict, message);
@@ -348,6 +353,10 @@ impl LiveServer<'_> {
             }
             Some(_) => {}
         }
+        let until = Instant::now() + CATCH_UP_MAX;
+        while follower.progress()?.lag_commits > LAG_SHORT && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let progress = follower.progress()?;
         if progress.lag_commits > LAG_MAX {
             let message = format!(
@@ -359,7 +368,15 @@ impl LiveServer<'_> {
         pair::check_alone(&self.database.store)?;
         // Workers may wait for other servers; clients do not wait for these.
         self.database.stop_workers()?;
+        // The read that is compared now may be a long one; clients do not wait for it either.
+        follower.compare_reads(0.0)?;
         let done = self.exchange(live_move);
+        if done.is_err()
+            && let MoveState::Following(_, follower) = &mut live_move.state
+        {
+            // An error of the engine is that of the flip.
+            let _ = follower.compare_reads(live_move.compare_reads);
+        }
         if let Err(error) = &done
             && self.database.store.is_open()
         {
@@ -386,11 +403,13 @@ impl LiveServer<'_> {
         let MoveState::Following(mut secondary, mut follower) = state else {
             return Err(not_following());
         };
+        let held = begun.elapsed();
         if let Err(error) = follower.flip(FLIP_MAX) {
             live_move.state = MoveState::Following(secondary, follower);
             return Err(error);
         }
         drop(follower);
+        let flipped = begun.elapsed();
         // From here on the other database is the primary: an error ends the server, and it is started
         // on that database.
         let started = secondary.start(self.serve, self.parts).map_err(|error| of_start(&*error));
@@ -406,9 +425,12 @@ impl LiveServer<'_> {
         let old_url = std::mem::take(&mut old.url);
         log::info!(
             target: "marmota",
-            "{} is the primary; requests waited for {} ms",
+            "{} is the primary; requests waited for {} ms: {} ms until those in progress ended, {} ms \
+             for the last commits, and for the start of the other database",
             without_secrets(&self.database.url),
-            begun.elapsed().as_millis()
+            begun.elapsed().as_millis(),
+            held.as_millis(),
+            (flipped - held).as_millis(),
         );
         if let Err(error) = resumed {
             log::error!(target: "marmota", "the new primary cannot be served: {error}");
