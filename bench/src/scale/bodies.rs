@@ -36,7 +36,7 @@ async fn count(request: Request) -> Result<String, BodyError> {
     }
 }
 
-/// Answers with as many bytes as the path says.
+/// Answers with as many bytes as the path has.
 async fn zeros(request: Request) -> Response {
     let Some(bytes) = request.param_int("bytes").and_then(|bytes| u64::try_from(bytes).ok()) else {
         return Response::new(Status::BAD_REQUEST);

@@ -67,7 +67,7 @@ impl Table {
     }
 
     /// Returns the fields that become NULL together with a reference, when the row that it refers to
-    /// is deleted ([`OnDelete::SetNull`]): the reference, and the fields that it is computed of, with
+    /// is deleted ([`OnDelete::SetNull`](crate::OnDelete::SetNull)): the reference, and the fields that it is computed of, with
     /// the other references that are computed of these.
     #[must_use]
     pub fn nulled_with(&self, reference: usize) -> FieldSet {
