@@ -60,6 +60,21 @@ impl Expression {
         Ok(Self { node, fields, is_of_row })
     }
 
+    /// Returns the fields of `key(a, b)`, in its order; empty for other expressions.
+    pub(crate) fn parts_of_key(&self) -> Vec<usize> {
+        let Node::Key(parts) = &self.node else { return Vec::new() };
+        let field = |part: &Node| match part {
+            Node::Field(position) => Some(*position),
+            _ => None,
+        };
+        parts.iter().filter_map(field).collect()
+    }
+
+    /// Returns true for the expression `null`.
+    pub(crate) const fn is_null(&self) -> bool {
+        matches!(self.node, Node::Constant(Value::Null))
+    }
+
     /// Evaluates the expression for a row.
     ///
     /// # Errors

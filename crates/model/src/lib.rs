@@ -84,10 +84,10 @@ pub use search::{
     SEARCH_BYTES_MAX, SEARCH_TERMS_MAX, Search, SearchLanguage, SearchTerm, Snippet, Words,
 };
 pub use table::{
-    LinkedTables, RELATION_STEPS_MAX, RelationStep, ResolvedRelation, Table, ViewFields, key_text,
+    LinkedTables, RELATION_STEPS_MAX, RelationStep, ResolvedRelation, Table, ViewFields,
 };
 pub use uuid::Uuid;
 pub use value::{
     Comparison, EARTH_RADIUS, FieldSet, File, GeoBox, GeoCircle, GeoPoint, Metric, NoRows, Place,
-    RowSink, RowSource, Scratch, VECTOR_DIMENSIONS_MAX, Value, ValueForm, ValueRef,
+    RowSink, RowSource, Scratch, VECTOR_DIMENSIONS_MAX, Value, ValueForm, ValueRef, key_text,
 };

@@ -4,9 +4,11 @@
 mod check;
 mod compiled_rule;
 mod composite_key;
+mod composite_reference;
 mod evaluation;
 mod expressions;
 mod json_member;
+mod made_texts;
 mod prepare;
 mod prepared;
 mod relation;
@@ -14,7 +16,6 @@ mod sanitize;
 mod shape;
 mod view;
 
-pub use composite_key::key_text;
 pub(crate) use json_member::JsonMember;
 pub use prepared::Table;
 pub use relation::{LinkedTables, RELATION_STEPS_MAX, RelationStep, ResolvedRelation};

@@ -260,9 +260,9 @@ impl Preparing<'_> {
             };
             facts.uniques.push((index.name.clone(), fields));
         }
-        for reference in &layout.references {
-            if let Some(field) = table.find(&reference.column) {
-                facts.references.push((reference.name.clone(), field));
+        for position in 0..table.fields().len() {
+            if let Some(reference) = layout.reference(table, position) {
+                facts.references.push((reference.name.clone(), position));
             }
         }
         Ok(facts)

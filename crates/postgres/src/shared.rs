@@ -90,6 +90,7 @@ impl Shared {
         Self {
             options: Arc::new(options),
             capability: Capability::new("postgres", true)
+                .with_made_key_texts()
                 .with_sql()
                 .with_row_locks()
                 .with_key_gaps()

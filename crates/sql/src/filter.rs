@@ -130,6 +130,18 @@ pub trait SqlWriter {
     /// parameter for the number of rows.
     fn condition(&mut self, table: &Table, filter: &FilterExpr);
 
+    /// As [`Self::condition`], inside of a NOT: there, a condition on NULL has to be NULL. Outside,
+    /// false is as good.
+    fn negated_condition(&mut self, table: &Table, filter: &FilterExpr) {
+        self.condition(table, filter);
+    }
+
+    /// Returns the fields whose columns have the values of a field: the field itself, or
+    /// [`Table::columns_of`] if the database does not store the text of a composite key.
+    fn columns(_: &Table, field: usize) -> Vec<usize> {
+        vec![field]
+    }
+
     /// Prepares for conditions on the rows of another table; returns what [`Self::leave`] needs.
     fn enter(&mut self, table: &Table) -> Self::Outer;
 
@@ -139,16 +151,21 @@ pub trait SqlWriter {
 
 /// Writes a filter as SQL.
 pub fn filter_sql<W: SqlWriter>(out: &mut W, table: &Table, filter: &FilterExpr) {
+    write_filter(out, table, filter, false);
+}
+
+fn write_filter<W: SqlWriter>(out: &mut W, table: &Table, filter: &FilterExpr, is_negated: bool) {
     let (filters, between, empty) = match filter {
         FilterExpr::Not(inner) => {
             out.push("NOT (");
-            filter_sql(out, table, inner);
+            write_filter(out, table, inner, true);
             out.push(")");
             return;
         }
         FilterExpr::Related(related) => return related_sql(out, table, filter, related),
         FilterExpr::And(all) => (all, " AND ", W::TRUE),
         FilterExpr::Or(any) => (any, " OR ", W::FALSE),
+        condition if is_negated => return out.negated_condition(table, condition),
         condition => return out.condition(table, condition),
     };
     if filters.is_empty() {
@@ -157,7 +174,7 @@ pub fn filter_sql<W: SqlWriter>(out: &mut W, table: &Table, filter: &FilterExpr)
     }
     for (position, filter) in filters.iter().enumerate() {
         out.push(if position == 0 { "(" } else { between });
-        filter_sql(out, table, filter);
+        write_filter(out, table, filter, is_negated);
     }
     out.push(")");
 }
@@ -178,19 +195,26 @@ fn related_sql<W: SqlWriter>(
         return;
     };
     let step = &related.step;
-    let (local, key) = (&table.fields()[step.local], &target.fields()[step.target]);
-    let (name, key_name) = (quoted(&local.name), quoted(&key.name));
+    let (local, key) = (W::columns(table, step.local), W::columns(&target, step.target));
+    let (name, key_name) = (names(table, &local), names(&target, &key));
     let without_rows = related.quantifier.holds(0);
-    match (without_rows, local.nullable) {
-        (false, true) => out.push("(").push(&name).push(" IS NOT NULL AND ").push(&name),
-        (true, true) => out.push("(").push(&name).push(" IS NULL OR ").push(&name),
-        _ => out.push(&name),
+    let (is, and) = if without_rows { (" IS NULL", " OR ") } else { (" IS NOT NULL", " AND ") };
+    let is_guarded = local.iter().any(|&at| table.fields()[at].nullable);
+    if is_guarded {
+        out.push("(");
+    }
+    for field in nullable(table, &local) {
+        out.push(&field).push(is).push(and);
+    }
+    match local.len() {
+        1 => out.push(&name),
+        _ => out.push("(").push(&name).push(")"),
     };
     out.push(if without_rows { " NOT IN (SELECT " } else { " IN (SELECT " });
     out.push(&key_name).push(" FROM ").push(&quoted(target.name()));
     let mut before = " WHERE ";
-    if key.nullable {
-        out.push(before).push(&key_name).push(" IS NOT NULL");
+    for field in nullable(&target, &key) {
+        out.push(before).push(&field).push(" IS NOT NULL");
         before = " AND ";
     }
     if related.filter != FilterExpr::ALL {
@@ -204,7 +228,48 @@ fn related_sql<W: SqlWriter>(
         out.push(" GROUP BY ").push(&key_name).push(" HAVING count(*)").push(sign(wanted));
         out.condition(table, filter);
     }
-    out.push(if local.nullable { "))" } else { ")" });
+    out.push(if is_guarded { "))" } else { ")" });
+}
+
+fn names(table: &Table, fields: &[usize]) -> String {
+    let names: Vec<String> = fields.iter().map(|&at| quoted(&table.fields()[at].name)).collect();
+    names.join(",")
+}
+
+/// Returns the names of those of some fields that may be NULL.
+fn nullable(table: &Table, fields: &[usize]) -> impl Iterator<Item = String> {
+    let fields = fields.iter().map(|&at| &table.fields()[at]).filter(|field| field.nullable);
+    fields.map(|field| quoted(&field.name))
+}
+
+/// Writes a condition inside of a NOT for an engine that compares the columns of a text that is made
+/// of them. `name` returns the name of a column.
+///
+/// `"a"=1 AND "b"=2` is false, not NULL, if `"a"` is NULL and `"b"` is 3; and it is NULL, not false,
+/// for the values of a text that no row can have. Both differ under NOT.
+pub fn negated_made<W: SqlWriter>(
+    out: &mut W,
+    table: &Table,
+    filter: &FilterExpr,
+    name: &dyn Fn(usize) -> String,
+) {
+    let field = match filter {
+        FilterExpr::Compare { field, comparison: Comparison::Equal, .. } => *field,
+        FilterExpr::In { field, .. } => *field,
+        _ => return out.condition(table, filter),
+    };
+    if !table.is_made(field) {
+        return out.condition(table, filter);
+    }
+    out.push("(coalesce(");
+    out.condition(table, filter);
+    out.push(",").push(W::FALSE).push(")");
+    let parts = table.parts(field).iter().filter(|&&part| table.fields()[part].nullable);
+    let parts: Vec<String> = parts.map(|&part| format!("{} IS NULL", name(part))).collect();
+    if !parts.is_empty() {
+        out.push(" OR (").push(&parts.join(" OR ")).push(") AND NULL");
+    }
+    out.push(")");
 }
 
 /// Writes the condition that the point of two fields is in a circle. `parameter` adds a parameter;

@@ -12,7 +12,8 @@ pub fn index_columns(table: &Table, index: &Index) -> Vec<String> {
 }
 
 /// Returns the indexes that a table needs in addition to its primary key, which is over the fields of
-/// a composite key.
+/// a composite key. The index of a reference to such a key is over the fields that it is computed of,
+/// unless the key or another index begins with these.
 #[must_use]
 pub fn added_indexes(table: &Table) -> Vec<Index> {
     let is_of_key = |index: &Index| {
@@ -20,6 +21,18 @@ pub fn added_indexes(table: &Table) -> Vec<Index> {
     };
     let mut indexes = table.indexes();
     indexes.retain(|index| !is_of_key(index));
+    if table.made_fields().is_empty() {
+        return indexes;
+    }
+    let is_made = |index: &Index| index.fields.iter().any(|&field| table.is_made(field));
+    let (made, mut indexes): (Vec<_>, Vec<_>) = indexes.into_iter().partition(is_made);
+    for index in made {
+        let columns = table.columns_of(index.fields[0]);
+        let serves = |index: &Index| index.filter.is_none() && index.fields.starts_with(&columns);
+        if !table.key_order().starts_with(&columns) && !indexes.iter().any(serves) {
+            indexes.push(Index::new(columns));
+        }
+    }
     indexes
 }
 

@@ -15,8 +15,8 @@ mod servers;
 mod steps;
 
 pub use filter::{
-    ShapeBuffer, SqlWriter, each_condition, filter_sql, near_sql, near_values, shape_filter,
-    shape_order, sign, where_sql,
+    ShapeBuffer, SqlWriter, each_condition, filter_sql, near_sql, near_values, negated_made,
+    shape_filter, shape_order, sign, where_sql,
 };
 pub use group::{groups_sql, list_each_sql, shape_groups};
 pub use index_condition::condition_of;

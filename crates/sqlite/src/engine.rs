@@ -87,8 +87,8 @@ impl Sqlite {
         }
         let writer = WriteLock::new(executor, options.writes_waiting_max);
         commit_thread.employ(Arc::<WriteLock<Executor>>::downgrade(&writer));
-        let capability =
-            Capability::new("sqlite", durable).with_sql().with_reused_last_key().with_change_feed();
+        let capability = Capability::new("sqlite", durable).with_made_key_texts();
+        let capability = capability.with_sql().with_reused_last_key().with_change_feed();
         let capability = match one_connection {
             true => capability.with_reads_meanwhile(ReadsMeanwhile::Wait),
             false => capability.with_shared_file(),

@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hashbrown::HashMap;
-use marmota_model::{Error, ErrorKind, Field, Model, OnDelete, Result, Schema, Table};
+use marmota_model::{Error, ErrorKind, Field, FieldSet, Model, OnDelete, Result, Schema, Table};
 
 pub use self::before_hooks::{AsyncHook, BeforeChange, HookFuture};
 use self::before_hooks::{HooksToOpen, LateCore};
@@ -412,9 +412,16 @@ impl StoreBuilder {
         tables.extend(answers.iter().map(|(table, _)| Arc::clone(table)));
         tables.extend(migrations.table().cloned());
         let home = |table: &str| homes.get(table).copied().unwrap_or(0);
-        // The server of a remote store computes its rows.
-        let is_local = |table: &Table| engines[home(table.name())].1.capability().guarded_writes;
-        let computed = ComputedTables::of(&registry, is_local)?;
+        let computed_of = |table: &Table| {
+            let capability = engines[home(table.name())].1.capability();
+            let fields = table.computed_fields();
+            match capability.makes_key_texts {
+                _ if !capability.guarded_writes => FieldSet::EMPTY, // The server computes them.
+                true => table.made_fields().iter().fold(fields, FieldSet::without),
+                false => fields,
+            }
+        };
+        let computed = ComputedTables::of(&registry, computed_of)?;
         if let Some(table) = computed.as_ref().and_then(ComputedTables::first) {
             let home = home(table.name());
             homes.insert(COMPUTED.to_owned(), home);

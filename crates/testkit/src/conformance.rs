@@ -48,8 +48,8 @@ pub use queries::{
     relations, search, streams, vectors,
 };
 pub use rows::{
-    composite_keys, computed_fields, conflicts, default_expressions, fields, immutable, keys,
-    on_delete, partial_indexes, references, sanitizers, unique, versions, writes,
+    composite_keys, composite_references, computed_fields, conflicts, default_expressions, fields,
+    immutable, keys, on_delete, partial_indexes, references, sanitizers, unique, versions, writes,
 };
 pub use schemas::{migrations, schema_change, schema_plan};
 
@@ -86,6 +86,7 @@ macro_rules! conformance {
             $crate::budgets_promises!();
             $crate::changes_promises!();
             $crate::composite_keys_promises!();
+            $crate::composite_references_promises!();
             $crate::computed_fields_promises!();
             $crate::concurrency_promises!();
             $crate::conflicts_promises!();

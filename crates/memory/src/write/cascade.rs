@@ -80,7 +80,8 @@ impl Reached {
                 let Self { removed, changed } = &mut reached;
                 let _ = each_referrer(locked.rows(source)?, field, key, collation, |row| {
                     if on_delete == OnDelete::SetNull {
-                        changed.entry((source, row)).or_default().insert(field);
+                        let nulled = locked.slot(source).table.nulled_with(field);
+                        changed.entry((source, row)).or_default().extend(nulled.iter());
                     } else if removed.entry(source).or_default().insert(row) {
                         left.push((source, row));
                     }

@@ -5,6 +5,7 @@ use uuid::Builder;
 use super::arithmetic::{combine, negate, to_currency, unsuitable};
 use super::context::ExpressionContext;
 use super::node::{Node, TextFunction};
+use crate::key_text;
 use crate::schema::text;
 use crate::{Date, Kind, Uuid, Value, ValueForm, ValueRef};
 
@@ -57,6 +58,16 @@ pub(super) fn evaluate<'r>(
                 }
             }
             Value::Null
+        }
+        Node::Key(parts) => {
+            let parts: Result<Vec<Value>, Fault> =
+                parts.iter().map(|part| evaluate(part, row, context)).collect();
+            let parts = parts?;
+            let parts: Vec<ValueRef<'_>> = parts.iter().map(Value::as_ref).collect();
+            match parts.contains(&ValueRef::Null) {
+                true => Value::Null,
+                false => Value::Text(key_text(&parts)),
+            }
         }
         Node::Negate(inner) => match evaluate(inner, row, context)? {
             Value::Null => Value::Null,

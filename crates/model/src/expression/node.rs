@@ -69,6 +69,8 @@ pub(super) enum Node {
     ToText(Box<Node>),
     /// The first value that is not NULL.
     Coalesce(Vec<Node>),
+    /// The text of a composite key, of fields.
+    Key(Vec<Node>),
     Negate(Box<Node>),
     Binary(Operator, Box<[Node; 2]>),
 }
@@ -115,7 +117,9 @@ impl Node {
             | Self::Negate(inner) => {
                 inner.each(visit);
             }
-            Self::Coalesce(inner) => inner.iter().for_each(|inner| inner.each(visit)),
+            Self::Coalesce(inner) | Self::Key(inner) => {
+                inner.iter().for_each(|inner| inner.each(visit));
+            }
             Self::Binary(_, both) => both.iter().for_each(|inner| inner.each(visit)),
             _ => {}
         }

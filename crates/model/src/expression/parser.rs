@@ -17,7 +17,7 @@ const TOKEN_CHARS_MAX: usize = 256;
 
 /// The names of functions, for errors.
 const FUNCTIONS: &str =
-    "coalesce, length, lower, slug, text, token, trim, upper, uuid_v4 and uuid_v7";
+    "coalesce, key, length, lower, slug, text, token, trim, upper, uuid_v4 and uuid_v7";
 
 type Typed = (Node, Form);
 
@@ -236,6 +236,18 @@ impl<'a> Parser<'a> {
                 Err(_) => Err(self.cursor.error(&count("one argument"))),
             },
             "coalesce" => self.coalesce(arguments),
+            "key" => {
+                let is_part = |(node, form): &Typed| {
+                    matches!(node, Node::Field(_))
+                        && [Form::INT, Form::TEXT, Form::UUID, Form::DATE].contains(form)
+                };
+                if arguments.len() < 2 || !arguments.iter().all(is_part) {
+                    let what = "two or more fields that are integers, texts, UUIDs or dates";
+                    return Err(self.cursor.error(&count(what)));
+                }
+                let parts = arguments.into_iter().map(|(node, _)| node).collect();
+                Ok((Node::Key(parts), Form::TEXT))
+            }
             "uuid_v4" | "uuid_v7" if !arguments.is_empty() => {
                 Err(self.cursor.error(&count("no arguments")))
             }

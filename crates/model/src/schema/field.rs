@@ -252,6 +252,7 @@ impl Field {
     /// | `length(a)` | the number of characters of a text |
     /// | `text(a)` | the text form of a value |
     /// | `coalesce(a, b, …)` | the first value that is not null |
+    /// | `key(a, b, …)` | the text of a [composite key](crate::key_text), made of fields |
     /// | `a + b` | a sum; the joined texts; a date some days later |
     /// | `a - b`, `a * b`, `a / b` | the result on numbers; days before a date, or between two |
     ///
@@ -291,6 +292,10 @@ impl Field {
     /// - A caller may leave the field out or send the value that the store computes; another value
     ///   is refused with the rule `computed`.
     /// - A new expression is evaluated for the stored rows when the store is opened.
+    /// - A reference is computed if it refers to a table with a composite key: its expression is
+    ///   `key(a, b)`, of the fields with the values of that key, in its order. It may be NULL if one
+    ///   of them may be. SQLite and PostgreSQL have a foreign key of these fields, and no column for
+    ///   the reference.
     ///
     /// ```
     /// use marmota_model::{Field, Kind, Role, Schema, Table};

@@ -1,72 +1,10 @@
 //! Composite keys: the text that names a row, made of the values of the key's fields.
 
-use std::borrow::Cow;
-
+use super::made_texts::has_form_of_part;
 use super::prepared::Table;
 use crate::schema::text;
-use crate::value::json::write_value;
-use crate::{Collation, Field, KeyKind, Kind, Role, Schema, Value, ValueForm, ValueRef};
-
-/// Returns the text of a composite key: their values in order, with `,` between them. `%`
-/// and `,` inside of a value are percent-encoded.
-///
-/// ```
-/// use marmota_model::{ValueRef, key_text};
-/// assert_eq!(key_text(&[ValueRef::Int(1), ValueRef::Int(3402)]), "1,3402");
-/// assert_eq!(key_text(&[ValueRef::Text("a,b"), ValueRef::Text("100%")]), "a%2Cb,100%25");
-/// ```
-#[must_use]
-pub fn key_text(values: &[ValueRef<'_>]) -> String {
-    let mut out = String::new();
-    for (at, value) in values.iter().enumerate() {
-        if at > 0 {
-            out.push(',');
-        }
-        push_part(&mut out, *value);
-    }
-    out
-}
-
-fn push_part(out: &mut String, value: ValueRef<'_>) {
-    let mut json = Vec::new();
-    let written = match value {
-        ValueRef::Text(text) => Cow::Borrowed(text),
-        value => {
-            write_value(&mut json, value);
-            String::from_utf8_lossy(&json)
-        }
-    };
-    // Dates and UUIDs are texts in JSON.
-    let is_quoted = !matches!(value, ValueRef::Text(_));
-    let written = if is_quoted { written.trim_matches('"') } else { &written };
-    for c in written.chars() {
-        match c {
-            '%' => out.push_str("%25"),
-            ',' => out.push_str("%2C"),
-            c => out.push(c),
-        }
-    }
-}
-
-/// Returns a part of a key's text without its encoding. `None` if the text has other codes than
-/// those of [`key_text`].
-fn decoded(part: &str) -> Option<Cow<'_, str>> {
-    if !part.contains('%') {
-        return Some(Cow::Borrowed(part));
-    }
-    let mut pieces = part.split('%');
-    let mut out = pieces.next()?.to_owned();
-    for piece in pieces {
-        let (code, rest) = piece.split_at_checked(2)?;
-        out.push(match code {
-            "25" => '%',
-            "2C" => ',',
-            _ => return None,
-        });
-        out.push_str(rest);
-    }
-    Some(Cow::Owned(out))
-}
+use crate::value::key_text::decoded;
+use crate::{Field, KeyKind, Kind, Role, Schema, Value, ValueRef, key_text};
 
 impl Table {
     /// Returns the fields that the key consists of ([`Schema::composite_key`]); empty if the key is a
@@ -90,13 +28,6 @@ impl Table {
     #[must_use]
     pub fn has_composite_key(&self) -> bool {
         !self.schema.key_fields.is_empty()
-    }
-
-    /// Returns true for the field with the text of a composite key, which an engine need not store.
-    #[inline]
-    #[must_use]
-    pub fn is_text_of_key(&self, position: usize) -> bool {
-        position == self.key() && self.has_composite_key()
     }
 
     /// Returns true if the store makes the keys of new rows: UUIDs, and the texts of composite keys.
@@ -125,10 +56,7 @@ impl Table {
     /// ```
     #[must_use]
     pub fn key_text_of(&self, row: &[ValueRef<'_>]) -> Option<String> {
-        let fields = self.key_fields();
-        let values: Vec<ValueRef<'_>> = fields.iter().map(|&field| row[field]).collect();
-        let has_all = !values.iter().any(|value| value.is_null() || value.is_absent());
-        (has_all && !values.is_empty()).then(|| key_text(&values))
+        text_of(row, self.key_fields())
     }
 
     /// Returns the values of the fields of a composite key, for conditions of engines that
@@ -145,14 +73,10 @@ impl Table {
     /// ```
     #[must_use]
     pub fn key_values(&self, key: ValueRef<'_>) -> Vec<Value> {
-        if !self.has_composite_key() {
-            return Vec::new();
+        match self.has_composite_key() {
+            true => self.part_values(self.key(), key),
+            false => Vec::new(),
         }
-        let values = match key {
-            ValueRef::Text(text) => self.parsed_key(text),
-            _ => None,
-        };
-        values.unwrap_or_else(|| vec![Value::Null; self.key_fields().len()])
     }
 
     /// Returns the place after a row in the order of the keys, for
@@ -173,8 +97,9 @@ impl Table {
         }
     }
 
-    fn parsed_key(&self, key: &str) -> Option<Vec<Value>> {
-        let fields = self.key_fields();
+    /// Returns the values of the fields that a text is made of; `None` for a text that no row can
+    /// have.
+    pub(super) fn parsed_text(&self, fields: &[usize], key: &str) -> Option<Vec<Value>> {
         let mut parts = key.split(',');
         let values: Option<Vec<Value>> = fields
             .iter()
@@ -199,6 +124,13 @@ impl Table {
     }
 }
 
+/// Returns the text made of some fields of a row; `None` without fields, or if one has no value.
+pub(super) fn text_of(row: &[ValueRef<'_>], fields: &[usize]) -> Option<String> {
+    let values: Vec<ValueRef<'_>> = fields.iter().map(|&field| row[field]).collect();
+    let has_all = !values.iter().any(|value| value.is_null() || value.is_absent());
+    (has_all && !values.is_empty()).then(|| key_text(&values))
+}
+
 /// Checks the fields of a composite key. Returns the field at fault, and the reason.
 pub(super) fn check(schema: &Schema) -> Result<(), (Option<&Field>, &'static str)> {
     let fields = &schema.key_fields;
@@ -211,14 +143,7 @@ pub(super) fn check(schema: &Schema) -> Result<(), (Option<&Field>, &'static str
         return Err((None, "a composite key has two or more fields of the model, each once"));
     }
     for field in fields.iter().map(|&field| &schema.fields[field]) {
-        let is_text_of_bytes = field.kind.collation() == Collation::Binary;
-        let has_form = matches!(
-            field.kind.form(),
-            ValueForm::Int | ValueForm::Text | ValueForm::Uuid | ValueForm::Date
-        );
-        let is_number_of_name =
-            matches!(field.kind, Kind::Enum { .. }) && field.kind.form() == ValueForm::Int;
-        if !has_form || !is_text_of_bytes || is_number_of_name {
+        if !has_form_of_part(&field.kind) {
             return Err((
                 Some(field),
                 "a field of a composite key is an integer, a text that is compared byte by byte, a \

@@ -1,7 +1,7 @@
 //! The expressions of a table's fields, in the order in which they are evaluated.
 
 use crate::expression::Expression;
-use crate::{Error, ErrorKind, Field, FieldSet, Kind, Result, Role, Schema};
+use crate::{Error, ErrorKind, Field, FieldSet, Result, Role, Schema};
 
 /// The expressions of a table, each with the position of its field. One that uses the field of
 /// another comes after it.
@@ -87,10 +87,7 @@ fn check_field(field: &Field) -> std::result::Result<(), &'static str> {
     if field.immutable || !field.sanitizers.is_empty() {
         return Err("a computed field is neither immutable nor sanitized: change the expression");
     }
-    match field.kind {
-        Kind::Reference { .. } => Err("a reference cannot be computed"),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 /// Orders expressions so that each comes after those whose fields it uses.

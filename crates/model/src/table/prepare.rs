@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::compiled_rule::CompiledRule;
 use super::composite_key;
 use super::expressions::Expressions;
+use super::made_texts::MadeTexts;
 use super::prepared::Table;
 use super::{JsonMember, TableShape};
 use crate::schema::is_name;
@@ -43,13 +44,17 @@ impl Table {
         let role = |role: Role| schema.fields.iter().position(|field| field.role == role);
         let (created_at, updated_at, version) =
             (role(Role::CreatedAt), role(Role::UpdatedAt), role(Role::Version));
+        let expressions = Expressions::of(&schema)?;
+        let made = MadeTexts::of(&schema, &expressions)
+            .map_err(|(field, why)| refuse(&schema, Some(&schema.fields[field]), why))?;
         let mut table = Self {
             positions: HashMap::new(),
             json_members: Vec::with_capacity(schema.fields.len()),
             rules: Vec::new(),
             typed_rules: Vec::new(),
             defaults: Vec::with_capacity(schema.fields.len()),
-            expressions: Arc::new(Expressions::of(&schema)?),
+            expressions: Arc::new(expressions),
+            made,
             key_kind,
             all: FieldSet::first(schema.fields.len()),
             read_by_default: FieldSet::EMPTY,
@@ -137,6 +142,12 @@ impl Table {
                 |&field: &usize| matches!(self.schema.fields[field].kind, Kind::Vector { .. });
             if known && index.fields.iter().any(is_vector) {
                 let why = "an index cannot have a vector; `nearest` reads the rows of the filter";
+                return Err(refuse(&self.schema, None, why));
+            }
+            let is_reference = |&field: &usize| self.is_made(field) && field != self.key();
+            if known && index.fields.iter().any(is_reference) {
+                let why = "an index cannot have a computed reference: use the fields of the \
+                           reference instead";
                 return Err(refuse(&self.schema, None, why));
             }
             if index.fields.is_empty() || !known {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::compiled_rule::CompiledRule;
 use super::expressions::Expressions;
+use super::made_texts::MadeTexts;
 use super::relation::Links;
 use super::view::View;
 use super::{JsonMember, TableShape};
@@ -38,6 +39,7 @@ pub struct Table {
     pub(super) typed_rules: Vec<usize>,
     pub(super) defaults: Vec<Option<Value>>,
     pub(super) expressions: Arc<Expressions>,
+    pub(super) made: MadeTexts,
     pub(super) key_kind: KeyKind,
     pub(super) all: FieldSet,
     pub(super) read_by_default: FieldSet,

@@ -73,6 +73,7 @@ impl Table {
             typed_rules: of.typed_rules.clone(),
             defaults: of.defaults.clone(),
             expressions: Arc::clone(&of.expressions),
+            made: of.made.clone(),
             key_kind: of.key_kind,
             all: of.all,
             read_by_default: of.read_by_default.intersection(fields.readable),

@@ -69,6 +69,15 @@ promises!(before_hooks: ; by transactions:
     rules_on_rows_apply_to_the_changed_row,
     the_history_and_the_feed_have_the_changed_row,
 );
+promises!(composite_references:
+    a_reference_that_does_not_fit_is_refused,
+; by transactions:
+    a_reference_is_computed_of_its_fields,
+    a_row_referred_to_by_its_fields_stays,
+    filters_follow_the_reference,
+    a_reference_has_values_of_any_kind,
+    all_verbs_compute_references,
+);
 promises!(conflicts:
     a_row_takes_the_place_of_others,
     a_row_referred_to_is_replaced_by_its_like,

@@ -321,7 +321,7 @@ fn within_rules(field: &Field, mut min: i64, mut max: i64) -> Result<(i64, i64)>
 
 /// Returns the fields that an update writes: those present except the key and the version.
 pub(crate) fn written(table: &Table, row: &[ValueRef<'_>]) -> FieldSet {
-    let written = FieldSet::present(row).without(table.key());
+    let written = stored(table, row).without(table.key());
     table.version().map_or(written, |version| written.without(version))
 }
 

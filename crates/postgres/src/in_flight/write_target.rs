@@ -17,7 +17,8 @@ use crate::commands::reply::{Mark, Reply};
 use crate::composer::Composer;
 use crate::fault::{self, Failure, code};
 use crate::prepare::table_facts::Facts;
-use crate::statement::column::{name, oid, pg_type, put};
+use crate::statement::column::{pg_type, put};
+use crate::statement::key::{key_condition, made_condition, put_key, put_made};
 use crate::statement::sql_words::quoted;
 use crate::statement::sql_writer::Sql;
 use crate::statement::{Text, Verb};
@@ -179,20 +180,19 @@ impl<'o> WriteTarget<'o> {
             return false;
         }
         let fields: FieldSet = targets.iter().map(|(position, ..)| *position).collect();
-        let text = composer.text(Verb::Targets, self.table, fields, 0, |sql, table| {
-            for (at, (position, target, _)) in targets.iter().enumerate() {
-                let key = name(target, target.key());
+        let text = composer.text(Verb::Targets, self.table, fields, 0, |sql, _| {
+            for (at, (_, target, _)) in targets.iter().enumerate() {
                 sql.push(if at == 0 { "SELECT " } else { "," });
-                sql.push("EXISTS(SELECT 1 FROM ").push(&quoted(target.name()));
-                sql.push(&format!(" WHERE {key}=")).parameter(oid(table, *position)).push(")");
+                sql.push("EXISTS(SELECT 1 FROM ").push(&quoted(target.name())).push(" WHERE ");
+                key_condition(sql, target);
+                sql.push(")");
             }
         });
         let Ok(text) = text else { return false };
         let called = commands.call(role, text, |out| {
-            for (position, _, value) in &targets {
-                put(out, self.table, *position, *value)?;
-            }
-            Ok(targets.len() as u16)
+            let mut put =
+                |(_, target, key): &(usize, Arc<Table>, ValueRef<'_>)| put_key(out, target, *key);
+            targets.iter().try_fold(0, |count, target| Ok(count + put(target)?))
         });
         called.is_ok()
     }
@@ -218,14 +218,20 @@ impl<'o> WriteTarget<'o> {
             let mut sql = Sql::default();
             for (at, (other, position)) in referrers.iter().enumerate() {
                 sql.push(if at == 0 { "SELECT " } else { "," });
-                sql.push("EXISTS(SELECT 1 FROM ").push(&quoted(other.name()));
-                sql.push(&format!(" WHERE {}=$1)", name(other, *position)));
+                sql.push("EXISTS(SELECT 1 FROM ").push(&quoted(other.name())).push(" WHERE ");
+                made_condition(&mut sql, other, *position);
+                sql.push(")");
             }
-            let types = vec![oid(self.table, self.table.key())];
-            Text::new(sql.text, types, Box::default())
+            Text::new(sql.text, sql.types, Box::default())
         });
-        let table = self.table;
-        commands.call(role, text, |out| put(out, table, table.key(), key).map(|()| 1)).is_ok()
+        let called = commands.call(role, text, |out| {
+            let mut put = |(other, position): &(Arc<Table>, usize)| match other.is_made(*position) {
+                true => put_made(out, other, *position, key),
+                false => put(out, other, *position, key).map(|()| 1),
+            };
+            referrers.iter().try_fold(0, |count, referrer| Ok(count + put(referrer)?))
+        });
+        called.is_ok()
     }
 
     /// Returns the error for its refusal, from the result of the diagnostic query.
@@ -412,8 +418,14 @@ fn row_of(table: &Table, commands: &CommandBatch, at: usize) -> Option<Vec<Value
         row[position] = read.map_or(Value::Null, |value| value.to_value());
     }
     let values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
-    if let Some(key) = table.key_text_of(&values) {
+    let key = table.key_text_of(&values);
+    let mut references = Vec::new();
+    table.each_made_reference(&values, |at, text| references.push((at, text)));
+    if let Some(key) = key {
         row[table.key()] = Value::Text(key);
+    }
+    for (at, text) in references {
+        row[at] = text.map_or(Value::Absent, Value::Text);
     }
     Some(row)
 }

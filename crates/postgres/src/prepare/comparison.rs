@@ -88,10 +88,8 @@ impl Comparison<'_> {
 
     /// Adds a reference to a table that is created after this one.
     fn add_late_reference(&mut self, run: &mut Preparing<'_>, position: usize) -> Result<()> {
-        let field = &self.steps.table.fields()[position];
-        let Kind::Reference { table: to, .. } = &field.kind else { return Ok(()) };
         let layout = Layout::of(run, self.steps.table, &self.steps.there)?;
-        if layout.is_none_or(|layout| layout.reference(&field.name, to).is_none()) {
+        if layout.is_none_or(|layout| layout.reference(self.steps.table, position).is_none()) {
             self.add_reference(position);
         }
         Ok(())
@@ -140,7 +138,7 @@ impl Comparison<'_> {
             }
         }
         for position in fields.clone() {
-            if columns[position].is_none() && !self.steps.table.is_text_of_key(position) {
+            if columns[position].is_none() && !self.steps.table.is_made(position) {
                 self.add_column(run, position)?;
             }
         }
@@ -164,9 +162,10 @@ impl Comparison<'_> {
         }
         for position in fields {
             let field = &self.steps.table.fields()[position];
-            let Kind::Reference { table: to, .. } = &field.kind else { continue };
-            let there = columns[position].and_then(|column| layout.reference(&column.name, to));
-            match there {
+            if !matches!(field.kind, Kind::Reference { .. }) {
+                continue;
+            }
+            match layout.reference(self.steps.table, position) {
                 None => self.add_reference(position),
                 // A table of another program keeps the actions that it has.
                 Some(there)
@@ -178,7 +177,28 @@ impl Comparison<'_> {
                 Some(_) => {}
             }
         }
+        self.drop_references(layout);
         self.change_indexes(run, layout, &columns)
+    }
+
+    /// Drops the foreign keys of several columns that were made for a field that the model does not
+    /// have any more.
+    fn drop_references(&mut self, layout: &Layout) {
+        let table = self.steps.table;
+        let known: Vec<&LayoutReference> =
+            table.made_fields().iter().filter_map(|at| layout.reference(table, at)).collect();
+        for there in layout.references.iter().filter(|one| one.columns.len() > 1) {
+            let is_known = known.iter().any(|known| known.name == there.name);
+            if is_known || !definition::is_own_reference(&there.name, &self.steps.there) {
+                continue;
+            }
+            let column = there.columns.join(", ");
+            let (from, to) = (format!("a reference to `{}`", there.to), "no reference".to_owned());
+            let change = TableChange::ChangeColumn { column, from, to };
+            let sql =
+                self.steps.alter(&format!("DROP CONSTRAINT IF EXISTS {}", quoted(&there.name)));
+            self.steps.step(change, StepEffect::Safe, sql);
+        }
     }
 
     /// Returns the reason why the key in the database cannot be the model's, or `None` if it can.

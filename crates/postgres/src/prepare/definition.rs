@@ -38,7 +38,7 @@ pub(super) fn create_index(table: &Table, index: &Index, collated: FieldSet) -> 
 /// Returns the statement that creates a table without its references.
 pub(super) fn create_table(table: &Table) -> String {
     let mut columns: Vec<String> = (0..table.fields().len())
-        .filter(|&position| !table.is_text_of_key(position))
+        .filter(|&position| !table.is_made(position))
         .map(|position| column(table, position, table.default(position).map(sql_literal)))
         .collect();
     if table.has_composite_key() {
@@ -71,6 +71,11 @@ pub(super) fn column(table: &Table, position: usize, default: Option<String>) ->
     sql
 }
 
+/// Returns true if this is the name of a reference that was added to a table with this name.
+pub(super) fn is_own_reference(name: &str, table: &str) -> bool {
+    name.starts_with(&format!("reference:{table}:"))
+}
+
 /// Returns the statement that adds a reference, or `None` for a field that is not a reference.
 /// References are checked at the end of each statement, so that rows that refer to each other can
 /// be deleted together.
@@ -78,11 +83,13 @@ pub(super) fn add_reference(table: &Table, position: usize) -> Option<String> {
     let field = &table.fields()[position];
     let Kind::Reference { table: to, .. } = &field.kind else { return None };
     let constraint = bounded(&format!("reference:{}:{}", table.name(), field.name));
+    let columns: Vec<String> =
+        table.columns_of(position).into_iter().map(|at| name(table, at)).collect();
     Some(format!(
         "ALTER TABLE {} ADD CONSTRAINT {} FOREIGN KEY ({}) REFERENCES {}{}",
         quoted(table.name()),
         quoted(&constraint),
-        name(table, position),
+        columns.join(","),
         quoted(to),
         on_delete(field.on_delete)
     ))

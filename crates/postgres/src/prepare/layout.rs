@@ -1,7 +1,7 @@
 //! The structure of the database: a table's columns, references and indexes, as reported by
 //! PostgreSQL's catalogs.
 
-use marmota_model::{Field, OnDelete, Result, Table};
+use marmota_model::{Field, Kind, OnDelete, Result, Table};
 use marmota_sql::on_delete_of;
 
 use super::Preparing;
@@ -53,7 +53,8 @@ pub(super) struct LayoutColumn {
 #[derive(Debug)]
 pub(super) struct LayoutReference {
     pub(super) name: String,
-    pub(super) column: String,
+    /// The columns that refer.
+    pub(super) columns: Vec<String>,
     pub(super) to: String,
     pub(super) on_delete: OnDelete,
 }
@@ -157,17 +158,23 @@ impl Layout {
             "SELECT c.conname, a.attname, t.relname, \
              CASE c.confdeltype WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' ELSE '' END \
              FROM pg_constraint c \
-             JOIN pg_attribute a ON a.attrelid=c.conrelid AND a.attnum=c.conkey[1] \
+             CROSS JOIN LATERAL generate_series(1,array_length(c.conkey,1)) n \
+             JOIN pg_attribute a ON a.attrelid=c.conrelid AND a.attnum=c.conkey[n] \
              JOIN pg_class t ON t.oid=c.confrelid \
-             WHERE c.conrelid={oid} AND c.contype='f' AND array_length(c.conkey,1)=1"
+             WHERE c.conrelid={oid} AND c.contype='f' ORDER BY c.conname, n"
         );
         run.query(&sql, |row| {
-            self.references.push(LayoutReference {
-                name: row.text(0).to_owned(),
-                column: row.text(1).to_owned(),
-                to: row.text(2).to_owned(),
-                on_delete: on_delete_of(row.text(3)),
-            });
+            if self.references.last().is_none_or(|last| last.name != row.text(0)) {
+                self.references.push(LayoutReference {
+                    name: row.text(0).to_owned(),
+                    columns: Vec::new(),
+                    to: row.text(2).to_owned(),
+                    on_delete: on_delete_of(row.text(3)),
+                });
+            }
+            if let Some(last) = self.references.last_mut() {
+                last.columns.push(row.text(1).to_owned());
+            }
         })
     }
 
@@ -205,7 +212,7 @@ impl Layout {
 
     /// As [`Self::column_of`], by the position of the field. The text of a composite key has none.
     pub(super) fn column_at(&self, table: &Table, position: usize) -> Option<&LayoutColumn> {
-        match table.is_text_of_key(position) {
+        match table.is_made(position) {
             true => None,
             false => self.column_of(&table.fields()[position]),
         }
@@ -218,9 +225,19 @@ impl Layout {
         keys
     }
 
-    /// Returns the reference of a column to a table.
-    pub(super) fn reference(&self, column: &str, table: &str) -> Option<&LayoutReference> {
-        self.references.iter().find(|one| one.column == column && one.to == table)
+    /// Returns the foreign key of a field that is a reference.
+    pub(super) fn reference(&self, table: &Table, position: usize) -> Option<&LayoutReference> {
+        let Kind::Reference { table: to, .. } = &table.fields()[position].kind else { return None };
+        let column = |at| self.column_at(table, at).map(|column| &*column.name);
+        let columns: Option<Vec<&str>> =
+            table.columns_of(position).into_iter().map(column).collect();
+        let columns = columns?;
+        // A key may be referred to with its columns in another order.
+        let has = |one: &LayoutReference| {
+            one.columns.len() == columns.len()
+                && columns.iter().all(|&column| one.columns.iter().any(|there| there == column))
+        };
+        self.references.iter().find(|one| one.to == **to && has(one))
     }
 }
 

@@ -92,10 +92,10 @@ pub(crate) fn sorted(field: &Field, is_collated: bool) -> String {
     }
 }
 
-/// Returns a field's name in SQL, or the expression of the text of a composite key.
+/// Returns a field's name in SQL, or the expression of a text that is made of fields.
 pub(crate) fn name(table: &Table, position: usize) -> String {
-    match table.is_text_of_key(position) {
-        true => text_sql(table, ""),
+    match table.is_made(position) {
+        true => text_sql(table, position, ""),
         false => quoted(&table.fields()[position].name),
     }
 }

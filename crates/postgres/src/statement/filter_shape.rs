@@ -7,10 +7,12 @@
 use marmota_model::{
     Comparison, FieldSet, FilterExpr, Place, Quantifier, Result, SortKey, Table, ValueRef,
 };
-use marmota_sql::{SqlWriter, each_condition, filter_sql, near_sql, near_values, quoted, sign};
+use marmota_sql::{
+    SqlWriter, each_condition, filter_sql, near_sql, near_values, negated_made, quoted, sign,
+};
 
 use crate::statement::column::{compared_type, is_folded, misfit, name};
-use crate::statement::key::{key_condition, key_in_list, put_key, put_keys};
+use crate::statement::key::{made_condition, made_in_list, put_made, put_made_list};
 use crate::statement::sql_writer::Sql;
 use crate::statement::{json_path, search};
 use crate::wire::value::{self, PgType};
@@ -33,19 +35,27 @@ impl SqlWriter for Sql {
         Self::push(self, text)
     }
 
+    fn columns(table: &Table, field: usize) -> Vec<usize> {
+        table.columns_of(field)
+    }
+
+    fn negated_condition(&mut self, table: &Table, filter: &FilterExpr) {
+        negated_made(self, table, filter, &|at| name(table, at));
+    }
+
     fn condition(&mut self, table: &Table, filter: &FilterExpr) {
         let field = |position: usize| &table.fields()[position];
         match filter {
             // The columns have an index, unlike their text.
             FilterExpr::Compare { field, comparison: Comparison::Equal, .. }
-                if table.is_text_of_key(*field) =>
+                if table.is_made(*field) =>
             {
                 self.push("(");
-                key_condition(self, table);
+                made_condition(self, table, *field);
                 self.push(")");
             }
-            FilterExpr::In { field, .. } if table.is_text_of_key(*field) => {
-                key_in_list(self, table);
+            FilterExpr::In { field, .. } if table.is_made(*field) => {
+                made_in_list(self, table, *field);
             }
             FilterExpr::Compare { field: position, comparison, .. } => {
                 let pg_type = compared_type(&field(*position).kind);
@@ -147,12 +157,12 @@ pub(crate) fn put_filter(out: &mut Vec<u8>, table: &Table, filter: &FilterExpr) 
 fn put_condition(out: &mut Vec<u8>, table: &Table, filter: &FilterExpr) -> Result<u16> {
     match filter {
         FilterExpr::Compare { field, comparison: Comparison::Equal, value }
-            if table.is_text_of_key(*field) =>
+            if table.is_made(*field) =>
         {
-            return put_key(out, table, value.as_ref());
+            return put_made(out, table, *field, value.as_ref());
         }
-        FilterExpr::In { field, values } if table.is_text_of_key(*field) => {
-            return put_keys(out, table, values);
+        FilterExpr::In { field, values } if table.is_made(*field) => {
+            return put_made_list(out, table, *field, values);
         }
         FilterExpr::Compare { field, value, .. } => {
             put_compared(out, table, *field, value.as_ref())?;

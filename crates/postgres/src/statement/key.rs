@@ -1,7 +1,7 @@
-//! Keys in statements. The text of a composite key is not a column: conditions compare the columns
-//! that it consists of, and a read makes the text of them.
+//! Keys in statements. The text of a composite key, and that of a reference to one, is not a column:
+//! conditions compare the columns that it is made of, and a read makes the text of them.
 
-use marmota_model::{FieldSet, Result, Table, ValueForm, ValueRef};
+use marmota_model::{Field, FieldSet, Result, Table, Value, ValueForm, ValueRef};
 
 use super::column::{name, oid, pg_type, put};
 use super::sql_words::quoted;
@@ -10,8 +10,12 @@ use crate::wire::value;
 
 /// Returns the fields of a row that are given and are columns.
 pub(crate) fn stored(table: &Table, row: &[ValueRef<'_>]) -> FieldSet {
-    let present = FieldSet::present(row);
-    if table.has_composite_key() { present.without(table.key()) } else { present }
+    columns(table, FieldSet::present(row))
+}
+
+/// Returns those of some fields that are columns.
+pub(crate) fn columns(table: &Table, fields: FieldSet) -> FieldSet {
+    table.made_fields().iter().fold(fields, FieldSet::without)
 }
 
 /// Returns true if the server generates the key of a row that has these fields.
@@ -21,7 +25,12 @@ pub(crate) fn is_generated(table: &Table, fields: FieldSet) -> bool {
 
 /// Writes the condition on the key, with a parameter for each of its columns.
 pub(crate) fn key_condition(sql: &mut Sql, table: &Table) {
-    for (at, &field) in table.key_order().iter().enumerate() {
+    made_condition(sql, table, table.key());
+}
+
+/// Writes the condition that a field has a value, with a parameter for each of its columns.
+pub(crate) fn made_condition(sql: &mut Sql, table: &Table, position: usize) {
+    for (at, field) in table.columns_of(position).into_iter().enumerate() {
         sql.push(if at == 0 { "" } else { " AND " });
         sql.push(&name(table, field)).push("=").parameter(oid(table, field));
     }
@@ -29,61 +38,83 @@ pub(crate) fn key_condition(sql: &mut Sql, table: &Table) {
 
 /// Appends the parameters of [`key_condition`]. Returns their number.
 pub(crate) fn put_key(out: &mut Vec<u8>, table: &Table, key: ValueRef<'_>) -> Result<u16> {
-    if !table.has_composite_key() {
-        return put(out, table, table.key(), key).map(|()| 1);
+    match table.has_composite_key() {
+        true => put_made(out, table, table.key(), key),
+        false => put(out, table, table.key(), key).map(|()| 1),
     }
-    let values = table.key_values(key);
-    for (&field, value) in table.key_fields().iter().zip(&values) {
+}
+
+/// Appends the parameters of [`made_condition`] for a text that is made of fields. Returns their
+/// number.
+pub(crate) fn put_made(
+    out: &mut Vec<u8>,
+    table: &Table,
+    position: usize,
+    text: ValueRef<'_>,
+) -> Result<u16> {
+    let values = table.part_values(position, text);
+    for (&field, value) in table.parts(position).iter().zip(&values) {
         put(out, table, field, value.as_ref())?;
     }
     Ok(values.len() as u16)
 }
 
-/// Writes the condition that the key is in a list, with an array for each of its columns.
-pub(crate) fn key_in_list(sql: &mut Sql, table: &Table) {
-    let columns: Vec<String> = table.key_fields().iter().map(|&field| name(table, field)).collect();
+/// Writes the condition that a text that is made of fields is in a list, with an array for each of
+/// its columns.
+pub(crate) fn made_in_list(sql: &mut Sql, table: &Table, position: usize) {
+    let parts = table.parts(position);
+    let columns: Vec<String> = parts.iter().map(|&field| name(table, field)).collect();
     sql.push("(").push(&columns.join(",")).push(") IN (SELECT * FROM unnest(");
-    for (at, &field) in table.key_fields().iter().enumerate() {
+    for (at, &field) in parts.iter().enumerate() {
         sql.push(if at == 0 { "" } else { "," });
         sql.parameter(pg_type(&table.fields()[field].kind).array_oid());
     }
     sql.push("))");
 }
 
-/// Appends the parameters of [`key_in_list`]. Returns their number.
-pub(crate) fn put_keys(
+/// Appends the parameters of [`made_in_list`]. Returns their number.
+pub(crate) fn put_made_list(
     out: &mut Vec<u8>,
     table: &Table,
-    keys: &[marmota_model::Value],
+    position: usize,
+    texts: &[Value],
 ) -> Result<u16> {
-    let keys: Vec<_> = keys.iter().map(|key| table.key_values(key.as_ref())).collect();
-    for (at, &field) in table.key_fields().iter().enumerate() {
+    let texts: Vec<_> =
+        texts.iter().map(|text| table.part_values(position, text.as_ref())).collect();
+    let parts = table.parts(position);
+    for (at, &field) in parts.iter().enumerate() {
         let pg_type = pg_type(&table.fields()[field].kind);
-        value::put_array(out, pg_type, keys.len(), |out| {
-            keys.iter().try_for_each(|key| put(out, table, field, key[at].as_ref()))
+        value::put_array(out, pg_type, texts.len(), |out| {
+            texts.iter().try_for_each(|text| put(out, table, field, text[at].as_ref()))
         })?;
     }
-    Ok(table.key_fields().len() as u16)
+    Ok(parts.len() as u16)
 }
 
-/// Returns the text of a composite key, as [`marmota_model::key_text`] makes it; `row` is a prefix of
-/// the columns, such as `r.`. All names are qualified, for functions of triggers.
-pub(crate) fn text_sql(table: &Table, row: &str) -> String {
-    let parts: Vec<String> = table
-        .key_fields()
-        .iter()
-        .map(|&field| {
-            let field = &table.fields()[field];
-            let name = format!("{row}{}", quoted(&field.name));
-            match field.kind.form() {
-                ValueForm::Text => format!(
-                    "pg_catalog.replace(pg_catalog.replace({name}::pg_catalog.text,'%','%25'),\
-                     ',','%2C')"
-                ),
-                ValueForm::Date => format!("pg_catalog.to_char({name},'YYYY-MM-DD')"),
-                _ => name,
-            }
-        })
-        .collect();
-    format!("(pg_catalog.concat_ws(',',{}) COLLATE pg_catalog.\"C\")", parts.join(","))
+/// Returns the text that is made of fields, as [`marmota_model::key_text`] makes it, or NULL if one
+/// of them is; `row` is a prefix of the columns, such as `r.`. All names are qualified, for functions
+/// of triggers.
+pub(crate) fn text_sql(table: &Table, position: usize, row: &str) -> String {
+    let parts = || table.parts(position).iter().map(|&field| &table.fields()[field]);
+    let of_part = |field: &Field| {
+        let name = format!("{row}{}", quoted(&field.name));
+        match field.kind.form() {
+            ValueForm::Text => format!(
+                "pg_catalog.replace(pg_catalog.replace({name}::pg_catalog.text,'%','%25'),\
+                 ',','%2C')"
+            ),
+            ValueForm::Date => format!("pg_catalog.to_char({name},'YYYY-MM-DD')"),
+            _ => name,
+        }
+    };
+    let made: Vec<String> = parts().map(of_part).collect();
+    let text = format!("(pg_catalog.concat_ws(',',{}) COLLATE pg_catalog.\"C\")", made.join(","));
+    let nullable = parts().filter(|field| field.nullable);
+    let nulls: Vec<String> =
+        nullable.map(|field| format!("{row}{} IS NULL", quoted(&field.name))).collect();
+    match nulls.is_empty() {
+        true => text,
+        // `concat_ws` leaves out NULL.
+        false => format!("(CASE WHEN {} THEN NULL ELSE {text} END)", nulls.join(" OR ")),
+    }
 }

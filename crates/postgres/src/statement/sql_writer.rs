@@ -59,16 +59,16 @@ impl Sql {
 
     /// Returns the expression by which a field is compared.
     pub(crate) fn compared(&self, table: &Table, position: usize) -> String {
-        match table.is_text_of_key(position) {
-            true => text_sql(table, ""),
+        match table.is_made(position) {
+            true => text_sql(table, position, ""),
             false => compared(&table.fields()[position], self.is_collated(position)),
         }
     }
 
     /// Returns the expression by which a field is sorted.
     pub(crate) fn sorted(&self, table: &Table, position: usize) -> String {
-        match table.is_text_of_key(position) {
-            true => text_sql(table, ""),
+        match table.is_made(position) {
+            true => text_sql(table, position, ""),
             false => sorted(&table.fields()[position], self.is_collated(position)),
         }
     }

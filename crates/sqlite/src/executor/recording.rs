@@ -59,11 +59,13 @@ struct RowMemory {
     cells: ChangedCells,
     /// The text of a composite key.
     key: String,
+    /// The texts of references to composite keys.
+    references: Vec<(usize, Option<String>)>,
 }
 
 impl RowMemory {
     const fn new() -> Self {
-        Self { cells: ChangedCells::new(), key: String::new() }
+        Self { cells: ChangedCells::new(), key: String::new(), references: Vec::new() }
     }
 }
 
@@ -101,7 +103,7 @@ impl ListenedTable {
         let Some(columns) = columns.map(|place| place.copied()).collect::<Option<Vec<_>>>() else {
             return Ok(None);
         };
-        let is_in_order = !table.table().has_composite_key()
+        let is_in_order = table.table().made_fields().is_empty()
             && columns.iter().zip(0..).all(|(column, place)| *column == place);
         let forms = fields.iter().map(|field| field.kind.form()).collect();
         let name = stored_name(connection, table.table())?;
@@ -134,7 +136,7 @@ impl ListenedTable {
         memory: &'c mut RowMemory,
     ) -> Result<RowValues<'c>> {
         let table = self.table.table();
-        let RowMemory { cells, key } = memory;
+        let RowMemory { cells, key, references } = memory;
         let cells = row.read(after, &self.columns, cells).ok_or_else(no_memory)?;
         let mut values: RowValues<'_> = smallvec![ValueRef::Absent; self.forms.len()];
         for (&place, cell) in self.stored.iter().zip(cells) {
@@ -145,6 +147,11 @@ impl ListenedTable {
         if table.has_composite_key() {
             *key = table.key_text_of(&values).unwrap_or_default();
             values[table.key()] = ValueRef::Text(key);
+        }
+        references.clear();
+        table.each_made_reference(&values, |at, text| references.push((at, text)));
+        for (at, text) in &*references {
+            values[*at] = text.as_deref().map_or(ValueRef::Null, ValueRef::Text);
         }
         Ok(values)
     }

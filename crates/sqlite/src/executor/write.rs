@@ -447,13 +447,12 @@ impl Executor {
     }
 }
 
-/// Returns the fields that an update writes: those present except the key and the version.
+/// Returns the fields that an update writes: those present and stored except the key and the version.
 fn written(table: &Table, row: &[ValueRef<'_>]) -> impl Iterator<Item = usize> {
-    let (key, version) = (table.key(), table.version());
+    let left_out = table.made_fields().with(table.key());
+    let left_out = table.version().map_or(left_out, |version| left_out.with(version));
     let present = row.iter().enumerate().filter(|(_, value)| !value.is_absent());
-    present
-        .map(|(position, _)| position)
-        .filter(move |&position| position != key && Some(position) != version)
+    present.map(|(position, _)| position).filter(move |&position| !left_out.contains(position))
 }
 
 /// Binds the values that an update writes.

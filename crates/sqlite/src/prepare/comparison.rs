@@ -88,12 +88,12 @@ impl Comparison<'_> {
                 self.steps.rename_column(field, &column.name);
             }
         }
-        self.change_columns(connection, layout, &columns)?;
-        for position in stored(self.steps.table) {
-            if columns[position].is_none() {
-                self.add_column(connection, position)?;
-            }
+        let is_new = |position: &usize| columns[*position].is_none();
+        let added: Vec<usize> = stored(self.steps.table).filter(is_new).collect();
+        for &position in &added {
+            self.add_column(connection, position)?;
         }
+        self.change_columns(connection, layout, &columns, &added)?;
         for position in fields {
             if let Some(column) = columns[position] {
                 let null = (&*column.name, column.not_null);
@@ -138,13 +138,15 @@ impl Comparison<'_> {
         Some(self.steps.other_key(&keys, sql_type(&field.kind)))
     }
 
-    /// Makes a step for each column with another type, collation or reference. The first one
-    /// recreates the table for all of them.
+    /// Makes a step for each column with another type, collation or reference, and for each reference
+    /// to a composite key that differs. The first one recreates the table for all of them. The
+    /// columns `added` exist at that time.
     fn change_columns(
         &mut self,
         connection: &mut Connection,
         layout: &Layout,
         columns: &[Option<&LayoutColumn>],
+        added: &[usize],
     ) -> Result<(), Failure> {
         let first = self.steps.steps.len();
         let is_renamed = self.renames;
@@ -155,7 +157,9 @@ impl Comparison<'_> {
                 changes.push((position, conversion));
             }
         }
-        if changes.is_empty() || changes.len() < self.steps.steps.len() - first {
+        let of_keys = self.change_made_references(layout);
+        let changed = changes.len() + of_keys;
+        if changed == 0 || changed < self.steps.steps.len() - first {
             return Ok(());
         }
         let again = rebuild::attached(connection, &self.steps.there)?;
@@ -165,12 +169,61 @@ impl Comparison<'_> {
             self.steps.steps[first].effect = StepEffect::Refused(why.to_owned());
             return Ok(());
         }
-        let mut statements =
-            rebuild::statements(connection, self.steps.table, &self.steps.there, layout, &changes)?;
+        let mut statements = {
+            let table = (self.steps.table, &*self.steps.there);
+            rebuild::statements(connection, table, layout, &changes, added)?
+        };
         statements.extend(again);
         self.steps.steps[first].statements = statements;
         self.rebuilds = true;
         Ok(())
+    }
+
+    /// Makes the steps of references to composite keys that differ. Returns the number of those that
+    /// are possible.
+    fn change_made_references(&mut self, layout: &Layout) -> usize {
+        let table = self.steps.table;
+        let mut changes = Vec::new();
+        for position in definition::made_references(table) {
+            let field = &table.fields()[position];
+            let Kind::Reference { table: to, .. } = &field.kind else { continue };
+            let name = field.name.to_string();
+            let is_kept = !layout.strict && field.on_delete == OnDelete::Restrict;
+            match layout
+                .made_reference(table, position)
+                .filter(|one| one.to.eq_ignore_ascii_case(to))
+            {
+                None => {
+                    let from = format!("does not refer to `{to}`");
+                    changes.push((name, from, format!("a reference to `{to}`")));
+                }
+                Some(there) if there.action != field.on_delete && !is_kept => {
+                    let from = format!("{} when `{to}` is deleted", there.action.name());
+                    changes.push((name, from, field.on_delete.name().to_owned()));
+                }
+                Some(_) => {}
+            }
+        }
+        if layout.strict {
+            for other in layout.other_references(table) {
+                let from = format!("a reference to `{}`", other.to);
+                let to = format!("does not refer to `{}`", other.to);
+                changes.push((other.columns.join(", "), from, to));
+            }
+        }
+        let why = rebuild::blocking_reason(layout);
+        let possible = if why.is_none() { changes.len() } else { 0 };
+        for (column, from, to) in changes {
+            let what = format!("the column {from} in the database, and {to} in the model");
+            let change = TableChange::ChangeColumn { column, from, to };
+            match why {
+                Some(why) => {
+                    self.steps.refuse(change, format!("{what}, and {why}; change it back"));
+                }
+                None => self.steps.step(change, StepEffect::Safe, Vec::new()),
+            }
+        }
+        possible
     }
 
     /// Makes the step of one column. Returns the conversion if it is possible.

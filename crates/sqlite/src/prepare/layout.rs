@@ -16,8 +16,17 @@ pub(super) struct Layout {
     pub(super) sql: String,
     pub(super) columns: Vec<LayoutColumn>,
     pub(super) indexes: Vec<LayoutIndex>,
-    /// Columns that refer to a table, and their actions.
-    references: Vec<(String, String, OnDelete)>,
+    references: Vec<LayoutReference>,
+}
+
+/// An existing foreign key.
+#[derive(Debug)]
+pub(super) struct LayoutReference {
+    /// The columns that refer.
+    pub(super) columns: Vec<String>,
+    /// The table that they refer to.
+    pub(super) to: String,
+    pub(super) action: OnDelete,
 }
 
 /// An existing column.
@@ -80,10 +89,19 @@ impl Layout {
                 generated: row.at(5).int() > 1,
             });
         })?;
-        let sql =
-            format!("SELECT \"from\", \"table\", on_delete FROM pragma_foreign_key_list({name})");
+        let sql = format!(
+            "SELECT \"from\", \"table\", on_delete, seq FROM pragma_foreign_key_list({name}) \
+             ORDER BY id, seq"
+        );
+        let references = &mut layout.references;
         connection.query(&sql, |row| {
-            layout.references.push((text(row, 0), text(row, 1), on_delete_of(&text(row, 2))));
+            if row.at(3).int() == 0 {
+                let (to, action) = (text(row, 1), on_delete_of(&text(row, 2)));
+                references.push(LayoutReference { columns: Vec::new(), to, action });
+            }
+            if let Some(last) = references.last_mut() {
+                last.columns.push(text(row, 0));
+            }
         })?;
         layout.read_indexes(connection, &name)?;
         Ok(Some(layout))
@@ -128,14 +146,43 @@ impl Layout {
 
     /// Returns the table that a column refers to, and its action when that row is deleted.
     pub(super) fn reference(&self, column: &str) -> Option<(&str, OnDelete)> {
-        let is_it = |from: &str| from.eq_ignore_ascii_case(column);
-        let (_, to, action) = self.references.iter().find(|(from, ..)| is_it(from))?;
-        Some((to, *action))
+        self.reference_of(&[column]).map(|reference| (&*reference.to, reference.action))
+    }
+
+    /// Returns the foreign key of some columns, in any order.
+    fn reference_of(&self, columns: &[&str]) -> Option<&LayoutReference> {
+        self.references.iter().find(|reference| {
+            let has = |column: &&str| {
+                reference.columns.iter().any(|there| there.eq_ignore_ascii_case(column))
+            };
+            reference.columns.len() == columns.len() && columns.iter().all(has)
+        })
+    }
+
+    /// Returns the foreign key of a reference to a composite key.
+    pub(super) fn made_reference(
+        &self,
+        table: &Table,
+        position: usize,
+    ) -> Option<&LayoutReference> {
+        let column = |&part: &usize| self.column_of(table, part).map(|column| &*column.name);
+        let columns: Option<Vec<&str>> = table.parts(position).iter().map(column).collect();
+        self.reference_of(&columns?)
+    }
+
+    /// Returns the foreign keys of several columns that no field of a table stands for.
+    pub(super) fn other_references(&self, table: &Table) -> Vec<&LayoutReference> {
+        let known: Vec<_> =
+            table.made_fields().iter().filter_map(|at| self.made_reference(table, at)).collect();
+        let is_other = |one: &&LayoutReference| {
+            one.columns.len() > 1 && !known.iter().any(|known| std::ptr::eq(*known, *one))
+        };
+        self.references.iter().filter(is_other).collect()
     }
 
     /// Returns the column of a field, by its current or former name.
     pub(super) fn column_of(&self, table: &Table, position: usize) -> Option<&LayoutColumn> {
-        if table.is_text_of_key(position) {
+        if table.is_made(position) {
             return None;
         }
         let field = &table.fields()[position];

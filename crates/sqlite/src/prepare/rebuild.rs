@@ -67,13 +67,13 @@ pub(super) fn conversion(column: &LayoutColumn, kind: &Kind) -> Option<Conversio
 }
 
 /// Returns the statements that give a table the fields of `changes` in place of their columns and
-/// keep all other columns; including those that create the table's indexes and triggers again.
+/// keep all other columns, with those that were `added` before.
 pub(super) fn statements(
     connection: &mut Connection,
-    table: &Table,
-    there: &str,
+    (table, there): (&Table, &str),
     layout: &Layout,
     changes: &[(usize, Conversion)],
+    added: &[usize],
 ) -> Result<Vec<String>, Failure> {
     let name = quoted(table.name());
     let (mut definitions, mut names, mut values) = (Vec::new(), Vec::new(), Vec::new());
@@ -94,6 +94,12 @@ pub(super) fn statements(
             }
         }
     }
+    for &position in added {
+        let default = table.default(position).map(sql_literal);
+        definitions.push(definition::column(table, position, default));
+        names.push(quoted(&table.fields()[position].name));
+        values.push(quoted(&table.fields()[position].name));
+    }
     let keys = layout.key_columns();
     if keys.len() > 1 {
         let called = |column: &&LayoutColumn| {
@@ -103,6 +109,8 @@ pub(super) fn statements(
         let keys: Vec<String> = keys.iter().map(called).collect();
         definitions.push(format!("PRIMARY KEY ({})", keys.join(",")));
     }
+    let references = definition::made_references(table);
+    definitions.extend(references.map(|position| definition::foreign_key(table, position)));
     let rowid = if layout.without_rowid { ", WITHOUT ROWID" } else { "" };
     Ok(vec![
         format!("CREATE TABLE {NEW} ({}) STRICT{rowid}", definitions.join(", ")),

@@ -115,7 +115,7 @@ pub(crate) fn bound<'v>(value: &'v ValueRef<'v>) -> Bound<'v> {
 /// Binds every present value of some rows, one after the other.
 #[inline]
 pub(crate) fn bind_present<'v>(run: &mut Run<'_, 'v>, table: &Table, rows: &'v [ValueRef<'v>]) {
-    if table.has_composite_key() {
+    if !table.made_fields().is_empty() {
         let rows = rows.chunks(table.fields().len());
         let stored = rows.flat_map(|row| stored(table).map(|position| &row[position]));
         return run.bind_all(stored.filter(|value| !value.is_absent()).map(bound));

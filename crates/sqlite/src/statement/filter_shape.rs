@@ -10,12 +10,12 @@ use marmota_model::{
 };
 use marmota_sql::quoted;
 use marmota_sql::{
-    SqlWriter, each_condition, near_sql, near_values, shape_filter, shape_order, sign,
+    SqlWriter, each_condition, near_sql, near_values, negated_made, shape_filter, shape_order, sign,
 };
 
 use crate::ffi::{Bound, Run};
 use crate::statement::column::bound_value;
-use crate::statement::key::{field_sql, key_condition, key_in_list};
+use crate::statement::key::{field_sql, made_condition, made_in_list};
 use crate::statement::search_index::{index_name, keys_name, match_text};
 
 /// SQLite's own limit, which bounds the time of a pattern match.
@@ -48,15 +48,16 @@ impl FilterShape {
         match filter {
             FilterExpr::Compare { field, comparison, value } => {
                 self.bytes.extend([1, *field as u8, *comparison as u8]);
-                if *comparison == Comparison::Equal && table.is_text_of_key(*field) {
-                    self.made.extend(table.key_values(value.as_ref()));
+                if *comparison == Comparison::Equal && table.is_made(*field) {
+                    self.made.extend(table.part_values(*field, value.as_ref()));
                 }
             }
             FilterExpr::In { field, values } => {
                 self.bytes.extend([2, *field as u8]);
                 self.bytes.extend((values.len() as u32).to_le_bytes());
-                if table.is_text_of_key(*field) {
-                    self.made.extend(values.iter().flat_map(|key| table.key_values(key.as_ref())));
+                if table.is_made(*field) {
+                    let parts = |text: &Value| table.part_values(*field, text.as_ref());
+                    self.made.extend(values.iter().flat_map(parts));
                 }
             }
             FilterExpr::Match { field, place, text } => {
@@ -178,9 +179,17 @@ impl SqlWriter for Sql {
         self
     }
 
+    fn columns(table: &Table, field: usize) -> Vec<usize> {
+        table.columns_of(field)
+    }
+
+    fn negated_condition(&mut self, table: &Table, filter: &FilterExpr) {
+        negated_made(self, table, filter, &|at| field_sql(table, at));
+    }
+
     fn condition(&mut self, table: &Table, filter: &FilterExpr) {
         let name = |field: &usize| field_sql(table, *field);
-        let is_key = |field: &usize| table.is_text_of_key(*field);
+        let is_made = |field: &usize| table.is_made(*field);
         if let FilterExpr::Near { latitude, longitude, .. } = filter {
             near_sql(self, &name(latitude), &name(longitude), |out| {
                 out.push("?");
@@ -190,11 +199,11 @@ impl SqlWriter for Sql {
         let out = &mut self.0;
         let _ = match filter {
             // The columns have an index, unlike their text.
-            FilterExpr::Compare { field, comparison: Comparison::Equal, .. } if is_key(field) => {
-                write!(out, "({})", key_condition(table))
+            FilterExpr::Compare { field, comparison: Comparison::Equal, .. } if is_made(field) => {
+                write!(out, "({})", made_condition(table, *field))
             }
-            FilterExpr::In { field, values } if is_key(field) && !values.is_empty() => {
-                key_in_list(out, table, values.len());
+            FilterExpr::In { field, values } if is_made(field) && !values.is_empty() => {
+                made_in_list(out, table, *field, values.len());
                 Ok(())
             }
             FilterExpr::Compare { field, comparison, .. } => {
@@ -237,7 +246,7 @@ pub(crate) fn order_sql(out: &mut Sql, table: &Table, order: &[SortKey]) {
     for (position, by) in with_key(table, order).enumerate() {
         let before = if position == 0 { " ORDER BY " } else { "," };
         let behind = if by.descending { " DESC" } else { "" };
-        let _ = write!(out.0, "{before}{}{behind}", quoted(&table.fields()[by.field].name));
+        let _ = write!(out.0, "{before}{}{behind}", field_sql(table, by.field));
     }
 }
 
@@ -254,12 +263,12 @@ pub(crate) fn bind_filter<'v>(
     each_condition(table, filter, &mut |table, condition| {
         match condition {
             FilterExpr::Compare { field, comparison: Comparison::Equal, .. }
-                if table.is_text_of_key(*field) =>
+                if table.is_made(*field) =>
             {
-                run.bind_all(made.take(table.key_fields().len()).map(bound_value));
+                run.bind_all(made.take(table.parts(*field).len()).map(bound_value));
             }
-            FilterExpr::In { field, values } if table.is_text_of_key(*field) => {
-                let parts = values.len() * table.key_fields().len();
+            FilterExpr::In { field, values } if table.is_made(*field) => {
+                let parts = values.len() * table.parts(*field).len();
                 run.bind_all(made.take(parts).map(bound_value));
             }
             FilterExpr::Compare { value, .. } => run.bind(bound_value(value)),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use marmota_model::{ErrorKind, Field, Kind, Schema, Table};
+use marmota_model::{ErrorKind, Field, KeyKind, Kind, OnDelete, Role, Schema, Table};
 use marmota_sqlite::{Location, Sqlite, SqliteOptions};
 use marmota_store::engine::Engine;
 
@@ -43,4 +43,55 @@ fn another_key_is_refused_with_its_columns() {
         assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
         assert!(error.to_string().contains("and b, a in the model"), "{error}");
     }
+}
+
+/// A table whose rows refer to a pair, if it has an action.
+fn vote(on_delete: Option<OnDelete>) -> Arc<Table> {
+    let to_pair = Kind::Reference { table: "pair".into(), key: KeyKind::Text };
+    let mut fields = vec![
+        Field::new("id", Kind::I64).role(Role::Key),
+        Field::new("a", Kind::I64).nullable(true),
+    ];
+    if let Some(on_delete) = on_delete {
+        let to_pair = Field::new("to", to_pair).nullable(true).computed("key(b, a)");
+        fields.push(Field::new("b", Kind::TEXT).nullable(true));
+        fields.push(to_pair.on_delete(on_delete));
+    }
+    Arc::new(Table::new(Schema::new("vote", fields)).unwrap())
+}
+
+#[test]
+fn a_reference_is_a_foreign_key_of_its_fields() {
+    let engine = engine(
+        "CREATE TABLE pair(a INTEGER NOT NULL, b TEXT NOT NULL, note INTEGER NOT NULL, \
+         PRIMARY KEY (b, a)) STRICT, WITHOUT ROWID; INSERT INTO pair VALUES (1, 'x', 7)",
+    );
+    let tables = |on_delete| [pair(Field::new("note", Kind::I64)), vote(on_delete)];
+    let steps = |on_delete| {
+        let plan = engine.plan(&tables(on_delete), 0).unwrap();
+        plan.steps.iter().map(|step| step.statements.join(";")).collect::<Vec<_>>().join(";")
+    };
+    engine.prepare(&tables(None), 0).unwrap();
+    engine.execute("INSERT INTO vote VALUES (1, 7)").unwrap();
+    let restrict = Some(OnDelete::Restrict);
+    let key = "FOREIGN KEY (\"b\",\"a\") REFERENCES \"pair\"";
+    let sql = steps(restrict);
+    assert!(sql.contains(key) && sql.contains("ON \"vote\" (\"b\",\"a\")"), "{sql}");
+    engine.prepare(&tables(restrict), 0).unwrap();
+    assert_eq!(steps(restrict), "");
+    engine.execute("INSERT INTO vote VALUES (2, 2, 'x')").unwrap_err();
+    engine.execute("INSERT INTO vote VALUES (3, 1, 'x'), (4, 9, NULL)").unwrap();
+    engine.execute("DELETE FROM pair").unwrap_err();
+    let cascade = Some(OnDelete::Cascade);
+    assert!(steps(cascade).contains(&format!("{key} ON DELETE CASCADE")), "{}", steps(cascade));
+    engine.prepare(&tables(cascade), 0).unwrap();
+    assert_eq!(steps(cascade), "");
+    engine.execute("DELETE FROM pair").unwrap();
+    engine.execute("INSERT INTO vote VALUES (3, 9, 'a')").unwrap_err();
+
+    // Without the field, the foreign key goes; the column keeps its values.
+    let destructive = marmota_store::plan::Destructive { needed: true, ..Default::default() };
+    engine.migrate(&tables(None), 0, &destructive).unwrap();
+    assert!(!steps(None).contains("CREATE"), "{}", steps(None));
+    engine.execute("INSERT INTO vote VALUES (3, 9, 'a')").unwrap();
 }

@@ -53,6 +53,10 @@ pub struct Capability {
     /// A store on an engine without them refuses schemas with such indexes as
     /// [`ErrorKind::Unsupported`]. Default: true.
     pub partial_indexes: bool,
+    /// True if it makes the texts of composite keys, and those of references to them, of their fields
+    /// in each read. Then the store need not compute the references of stored rows. Default: false,
+    /// it stores them.
+    pub makes_key_texts: bool,
     /// True if a write waits for an open transaction of another session only if that has written to
     /// the same row. Default: false, writes to other rows may wait as well.
     pub row_locks: bool,
@@ -134,6 +138,7 @@ impl Capability {
             relations: true,
             on_delete: true,
             partial_indexes: true,
+            makes_key_texts: false,
             row_locks: false,
             reads_meanwhile: ReadsMeanwhile::Before,
             key_gaps: false,
@@ -278,6 +283,13 @@ impl Capability {
         self
     }
 
+    /// The same engine, which makes the texts of keys in each read ([`Capability::makes_key_texts`]).
+    #[must_use]
+    pub const fn with_made_key_texts(mut self) -> Self {
+        self.makes_key_texts = true;
+        self
+    }
+
     /// Returns an error if the engine has no transactions; `what` begins its message, such as "a
     /// migration".
     ///
@@ -316,6 +328,7 @@ impl Capability {
             relations: self.relations,
             on_delete: self.on_delete,
             partial_indexes: self.partial_indexes,
+            makes_key_texts: false,
             shared_file: false,
             change_feed: false,
             shared_commits: false,
@@ -346,6 +359,7 @@ impl Capability {
             relations: self.relations && other.relations,
             on_delete: self.on_delete && other.on_delete,
             partial_indexes: self.partial_indexes && other.partial_indexes,
+            makes_key_texts: self.makes_key_texts && other.makes_key_texts,
             row_locks: self.row_locks && other.row_locks,
             reads_meanwhile: self.reads_meanwhile.max(other.reads_meanwhile),
             key_gaps: self.key_gaps || other.key_gaps,

@@ -32,27 +32,27 @@ type Run<'r> = dyn FnMut(&mut Operation<'_>, &mut dyn RowSink) -> Result<Outcome
 /// The tables of a store with computed fields, and the table of their expressions.
 pub(crate) struct ComputedTables {
     pub(crate) expressions: Arc<Table>,
-    tables: Vec<Arc<Table>>,
+    /// Each with the fields that are computed for its stored rows.
+    tables: Vec<(Arc<Table>, FieldSet)>,
 }
 
 impl ComputedTables {
-    /// Returns the tables that the store computes, which are those for which `is_local` is true;
-    /// `None` if no table has computed fields.
+    /// Returns the tables that the store computes; `None` if there are none. `computed` returns the
+    /// fields that it computes for the stored rows of a table.
     ///
     /// # Errors
     /// [`ErrorKind::Conflict`] for a model whose table has the name of the table of expressions.
     pub(crate) fn of(
         registry: &Registry,
-        is_local: impl Fn(&Table) -> bool,
+        computed: impl Fn(&Table) -> FieldSet,
     ) -> Result<Option<Self>> {
         if registry.find(COMPUTED).is_some() {
             let message =
                 format!("the table name `{COMPUTED}` is reserved for the store; rename yours");
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        let is_computed =
-            |table: &&Arc<Table>| !table.computed_fields().is_empty() && is_local(table);
-        let tables: Vec<_> = registry.tables().iter().filter(is_computed).cloned().collect();
+        let tables = registry.tables().iter().map(|table| (Arc::clone(table), computed(table)));
+        let tables: Vec<_> = tables.filter(|(_, fields)| !fields.is_empty()).collect();
         if tables.is_empty() {
             return Ok(None);
         }
@@ -64,7 +64,7 @@ impl ComputedTables {
 
     /// Returns a table that the store computes.
     pub(crate) fn first(&self) -> Option<&Arc<Table>> {
-        self.tables.first()
+        self.tables.first().map(|(table, _)| table)
     }
 
     /// Computes the fields whose expressions are not those of the database.
@@ -73,12 +73,12 @@ impl ComputedTables {
     /// That of a row, with its key; those of the engine.
     pub(crate) fn fill(&self, store: &Store) -> Result<()> {
         let known = known(store, &self.expressions)?;
-        for table in &self.tables {
+        for (table, fields) in &self.tables {
             let name = |field: usize| format!("{}.{}", table.name(), table.fields()[field].name);
             let text = |field: usize| table.fields()[field].computed.as_deref();
             let is_new =
                 |&field: &usize| known.get(&name(field)).map(|known| &**known) != text(field);
-            let new: Vec<usize> = table.computed_fields().iter().filter(is_new).collect();
+            let new: Vec<usize> = fields.iter().filter(is_new).collect();
             if new.is_empty() {
                 continue;
             }

@@ -180,13 +180,13 @@ impl Registry {
             ordered.push(Arc::clone(rest.remove(next)));
         }
         for table in &self.tables {
-            for field in table.fields() {
+            for (position, field) in table.fields().iter().enumerate() {
                 if let Kind::Reference { table: to, key } = &field.kind {
                     let known = self.by_name.get(&**to);
-                    if known.is_some_and(|known| known.has_composite_key()) {
+                    let misfit = known.and_then(|known| table.misfit_of_reference(position, known));
+                    if let Some(why) = misfit {
                         let message = format!(
-                            "field `{}` of `{}` refers to `{to}`, whose key has several fields: \
-                             give `{to}` a key of one field, and a unique index over these",
+                            "field `{}` of `{}` refers to `{to}`, {why}",
                             field.name,
                             table.name()
                         );

@@ -1,6 +1,7 @@
 //! Promises about the rows of one table: fields, keys, and single writes.
 
 pub mod composite_keys;
+pub mod composite_references;
 pub mod computed_fields;
 pub mod conflicts;
 pub mod default_expressions;

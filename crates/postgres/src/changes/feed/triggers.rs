@@ -252,9 +252,12 @@ fn table_sql(schema: &str, commits: &str, name: &str, table: &RecordedTable) -> 
     let function = format!("{schema}.marmota_record_{VERSION}_{number}");
     let fields = table.table().fields();
     let row = |digests| {
-        let column = |(position, field)| match table.table().is_text_of_key(position) {
+        let column = |(position, field)| match table.table().is_made(position) {
             true => {
-                format!("pg_catalog.convert_to({}, 'UTF8')", text_sql(table.table(), "r."))
+                format!(
+                    "pg_catalog.convert_to({}, 'UTF8')",
+                    text_sql(table.table(), position, "r.")
+                )
             }
             false => column_sql(field, digests),
         };

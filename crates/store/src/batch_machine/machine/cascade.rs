@@ -139,14 +139,15 @@ impl CascadeRun {
     /// Adds rows of a table whose references become NULL.
     fn change(&mut self, field: CascadeField, keys: Vec<Value>) -> Result<()> {
         let mut new = 0;
+        let nulled = self.cascade.plan.tables[field.table].table.nulled_with(field.field);
         for key in keys {
             match self.changed[field.table].entry(key_text(key.as_ref())) {
                 Entry::Occupied(mut row) => {
                     let fields = &mut row.get_mut().1;
-                    *fields = fields.with(field.field);
+                    *fields = fields.union(nulled);
                 }
                 Entry::Vacant(row) => {
-                    row.insert((key, FieldSet::EMPTY.with(field.field)));
+                    row.insert((key, nulled));
                     new += 1;
                 }
             }

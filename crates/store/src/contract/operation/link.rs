@@ -93,6 +93,11 @@ impl LinkAt {
                     let one = violation(field, ValueRef::Null, "reference", message);
                     return Err(Error::invalid(vec![one]));
                 }
+                if table.is_made(position) {
+                    let message = "is computed of other fields: give these their values";
+                    let one = violation(field, ValueRef::Null, "reference", message);
+                    return Err(Error::invalid(vec![one]));
+                }
                 if matches!(&field.kind, Kind::Reference { table: to, .. } if to == made.name()) {
                     return Ok(());
                 }
