@@ -67,7 +67,9 @@ pub(crate) fn all(tables: &[Arc<Table>]) -> Vec<ClientTable> {
             let target = tables.iter().position(|one| one.name() == relation.target.name())?;
             let back = match &*relation.steps {
                 [step] if step.local == table.key() && table.find(&name).is_none() => {
-                    Some(relation.target.fields()[step.target].name.to_string())
+                    let field = &relation.target.fields()[step.target];
+                    // The values of a computed reference are written, not the reference.
+                    field.computed.is_none().then(|| field.name.to_string())
                 }
                 _ => None,
             };
@@ -164,9 +166,10 @@ impl ClientTable {
         self.relations.iter().filter_map(|relation| Some((relation, relation.back.as_deref()?)))
     }
 
-    /// Returns each reference field with the table to which it refers.
+    /// Returns each reference field that is written, with the table to which it refers.
     pub(crate) fn references(&self) -> impl Iterator<Item = (&Field, &str)> {
-        self.table.fields().iter().filter_map(|field| match &field.kind {
+        let fields = self.table.fields().iter().filter(|field| field.computed.is_none());
+        fields.filter_map(|field| match &field.kind {
             Kind::Reference { table, .. } => Some((field, &**table)),
             _ => None,
         })

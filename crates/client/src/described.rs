@@ -217,3 +217,34 @@ fn literal(kind: &Kind, value: &serde_json::Value) -> Option<Literal> {
 fn invalid(message: String) -> Error {
     Error::new(ErrorKind::Invalid, message)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ClientLanguage, generate};
+
+    #[test]
+    fn a_computed_reference_is_read_and_not_written() {
+        let document = r#"{"tables":[{"name":"seat","key_fields":["room","number"],"fields":[
+            {"name":"room","kind":"text","nullable":false,"immutable":true},
+            {"name":"number","kind":"integer","nullable":false,"immutable":true},
+            {"name":"key","kind":"text","nullable":false,"role":"key"}]},
+            {"name":"ticket","fields":[
+            {"name":"id","kind":"integer","nullable":false,"role":"key"},
+            {"name":"number","kind":"integer","nullable":true},
+            {"name":"seat","kind":"reference","table":"seat","nullable":true,
+             "computed":"key(room, number)"}]}]}"#;
+        let tables = DescribedTables::parse(document).unwrap();
+        let files = generate(ClientLanguage::TypeScript, "theater", tables.tables()).unwrap();
+        let text: String = files.iter().map(|file| &*file.text).collect();
+        let of = |name: &str| {
+            let start = text.find(&format!("export interface {name} {{")).unwrap();
+            text[start..].split_once("\n}").unwrap().0.to_owned()
+        };
+        assert!(of("Ticket").contains("seat: string | null"), "{}", of("Ticket"));
+        assert!(!of("TicketInsert").contains("seat"), "{}", of("TicketInsert"));
+        assert!(of("TicketTypes").contains("references: {}"), "{}", of("TicketTypes"));
+        assert!(of("SeatTypes").contains("referring: {}"), "{}", of("SeatTypes"));
+        assert!(of("SeatTypes").contains("ticket: m.Many<TicketTypes>"), "{}", of("SeatTypes"));
+    }
+}

@@ -94,6 +94,26 @@ pub(crate) fn is_sent(context: RequestContext<'_>) -> bool {
     })
 }
 
+/// Checks that a row can be written together with the row that it refers to.
+///
+/// # Errors
+/// 400 for a reference that is computed: its fields have the values of the key, which the caller knows.
+fn written_by_itself(table: &Table, reference: usize, place: &str) -> ApiResult<()> {
+    let parts = table.parts(reference).iter().map(|&at| format!("`{}`", table.fields()[at].name));
+    let parts: Vec<String> = parts.collect();
+    if parts.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "cannot be written with the row: `{}` of `{}` is computed of {}; write both rows in a batch, \
+         with the values of these fields",
+        table.fields()[reference].name,
+        table.name(),
+        parts.join(", ")
+    );
+    Err(refused(place, message))
+}
+
 /// The key to which the rows in a row refer.
 #[derive(Clone)]
 enum Parent {
@@ -235,9 +255,15 @@ impl Nested {
             seen.push(name);
             match meaning {
                 Meaning::Value => own.push((&**name, value.get().to_owned())),
-                Meaning::Referring(target, field) => later.push((&**name, *value, target, field)),
+                Meaning::Referring(target, field) => {
+                    written_by_itself(&target, field, &inner_place(name))?;
+                    later.push((&**name, *value, target, field));
+                }
                 Meaning::Referred(target) => {
                     let at = inner_place(name);
+                    if let Some(field) = table.find_written(name) {
+                        written_by_itself(table, field, &at)?;
+                    }
                     let target = context.store.exposed_table(&target);
                     let target = target.map_err(|error| at_place(error.into(), &at))?;
                     let json = value.get().as_bytes();

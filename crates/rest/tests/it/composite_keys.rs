@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::client::Client;
 use crate::live_events::Events;
 
-fn schemas() -> [Schema; 3] {
+fn schemas() -> [Schema; 4] {
     let id = || Field::new("id", Kind::I64).role(Role::Key);
     let playlist = Kind::Reference { table: "playlist".into(), key: KeyKind::Auto };
     let entry = vec![
@@ -27,10 +27,18 @@ fn schemas() -> [Schema; 3] {
         Field::new("day", Kind::Date),
         Field::new("value", Kind::Float).nullable(true),
     ];
+    let to_entry = Kind::Reference { table: "playlist_track".into(), key: KeyKind::Text };
+    let vote = vec![
+        id(),
+        Field::new("playlist", Kind::I64).nullable(true),
+        Field::new("track", Kind::I64).nullable(true),
+        Field::new("entry", to_entry).nullable(true).computed("key(playlist, track)"),
+    ];
     [
         Schema::new("playlist", vec![id(), Field::new("name", Kind::TEXT)]),
         Schema::new("playlist_track", entry).composite_key("key", vec![0, 1]).audit(true),
         Schema::new("reading", reading).composite_key("key", vec![0, 1]),
+        Schema::new("vote", vote),
     ]
 }
 
@@ -178,6 +186,76 @@ fn batches_and_arrays_have_the_keys() {
         let answer = client.json("POST /api/batch", &batch.to_string()).is(200).value();
         assert_eq!(answer["results"][0]["key"], "2,1", "{answer}");
         assert_eq!(keys(&client.get("/api/playlist_track").is(200).value()), ["1,1", "2,1"]);
+    });
+}
+
+#[test]
+fn a_reference_leads_to_the_row() {
+    on_every_engine(|client, _| {
+        client.json("POST /api/playlist_track", r#"{"playlist":1,"track":7,"note":"a"}"#).is(201);
+        insert(client, 2, 7);
+        let mut vote = |body: &str, status| client.json("POST /api/vote", body).is(status).value();
+        let made = vote(r#"{"playlist":1,"track":7}"#, 201);
+        assert_eq!(made, json!({ "id": 1, "playlist": 1, "track": 7, "entry": "1,7" }));
+        vote(r#"{"playlist":2,"track":7,"entry":"2,7"}"#, 201);
+        assert_eq!(vote(r#"{"track":7}"#, 201)["entry"], Value::Null);
+        let problem = vote(r#"{"playlist":1,"track":9}"#, 422);
+        let error = &problem["errors"][0];
+        assert_eq!((&error["field"], &error["rule"]), (&json!("entry"), &json!("reference")));
+        assert_eq!(error["value"], "\"1,9\"", "{problem}");
+        let problem = vote(r#"{"playlist":1,"track":7,"entry":"2,7"}"#, 422);
+        assert_eq!(problem["errors"][0]["rule"], "computed", "{problem}");
+        client.json("DELETE /api/playlist_track/1,7", "").is(409);
+
+        let ids = |client: &mut Client, query: &str| -> Vec<i64> {
+            let page = client.get(&format!("/api/vote?{query}")).is(200).value();
+            let rows = page["rows"].as_array().unwrap();
+            rows.iter().map(|row| row["id"].as_i64().unwrap()).collect()
+        };
+        assert_eq!(ids(client, "entry=1,7"), [1]);
+        assert_eq!(ids(client, "filter=entry.note='a'"), [1]);
+        assert_eq!(ids(client, "filter=not+entry='1,7'"), [2]);
+        assert_eq!(ids(client, "order=-entry"), [2, 1, 3]);
+        let first = client.get("/api/vote?order=-entry&limit=1").is(200).value();
+        let next = first["next"].as_str().unwrap();
+        assert_eq!(ids(client, next.split_once('?').map_or(next, |(_, query)| query)), [1]);
+        let entries = client.get("/api/playlist_track?filter=any(vote,id+>+1)").is(200).value();
+        assert_eq!(keys(&entries), ["2,7"]);
+
+        let one = client.get("/api/vote/1?expand=entry(fields=note)").is(200).value();
+        assert_eq!(one["entry"], "1,7");
+        assert_eq!(one["expand"]["entry"]["note"], "a", "{one}");
+        let many = client.get("/api/playlist_track/2,7?expand=vote").is(200).value();
+        assert_eq!(many["expand"]["vote"][0]["id"], 2, "{many}");
+        let groups = client.get("/api/vote?group=entry&select=count").is(200).value();
+        let groups: Vec<&Value> =
+            groups["rows"].as_array().unwrap().iter().map(|group| &group["entry"]).collect();
+        assert_eq!(groups, [&Value::Null, &json!("1,7"), &json!("2,7")]);
+
+        let moved = client.json("PATCH /api/vote/1", r#"{"playlist":2}"#).is(200).value();
+        assert_eq!(moved["entry"], "2,7", "{moved}");
+        let put = r#"{"playlist":1,"track":7,"entry":"1,7"}"#;
+        assert_eq!(client.json("PUT /api/vote/1", put).is(200).value()["entry"], "1,7");
+        let problem = client.json("PATCH /api/vote/1", r#"{"track":9}"#).is(422).value();
+        assert_eq!(problem["errors"][0]["field"], "entry", "{problem}");
+        for (path, body) in [
+            ("/api/vote", r#"{"entry":{"playlist":1,"track":9}}"#),
+            ("/api/playlist_track", r#"{"playlist":1,"track":9,"vote":[{}]}"#),
+        ] {
+            let problem = client.json(&format!("POST {path}"), body).is(400).value();
+            let text = problem.to_string();
+            assert!(text.contains("is computed of `playlist`, `track`"), "{text}");
+        }
+        let link = json!({ "operations": [
+            { "insert": "playlist_track", "row": { "playlist": 1, "track": 9 } },
+            { "insert": "vote", "row": { "entry": { "$result": 0 } } },
+        ] });
+        let refused = client.json("POST /api/batch", &link.to_string()).is(422).value();
+        assert!(refused.to_string().contains("is computed of other fields"), "{refused}");
+        let document = client.get("/api/openapi.json").is(200).value();
+        let entry = &document["components"]["schemas"]["vote"]["properties"]["entry"];
+        assert_eq!(entry["readOnly"], true, "{entry}");
+        assert_eq!(entry["x-computed"], "key(playlist, track)");
     });
 }
 
