@@ -73,6 +73,7 @@ fn a_music_shop_is_edited_and_exported() {
             ("MediaType", "Name", "AAC"),
             ("Playlist", "Name", "Mine"),
             ("Track", "Name", "Go Up"),
+            ("Vote", "Points", "9"),
         ] {
             edit(&page, &program, table, field, value).await;
         }

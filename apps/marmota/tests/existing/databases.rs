@@ -32,6 +32,9 @@ CREATE TABLE [Playlist] ([PlaylistId] INTEGER PRIMARY KEY, [Name] NVARCHAR(120))
 CREATE TABLE [PlaylistTrack] ([PlaylistId] INTEGER NOT NULL REFERENCES [Playlist] ([PlaylistId]),
   [TrackId] INTEGER NOT NULL REFERENCES [Track] ([TrackId]),
   CONSTRAINT [PK] PRIMARY KEY ([PlaylistId], [TrackId]));
+CREATE TABLE [Vote] ([VoteId] INTEGER PRIMARY KEY, [TrackId] INTEGER NOT NULL, [PlaylistId] INTEGER,
+  [Points] INTEGER NOT NULL, FOREIGN KEY ([TrackId], [PlaylistId]) REFERENCES [PlaylistTrack]
+  ([TrackId], [PlaylistId]) ON DELETE CASCADE);
 CREATE TABLE [Draft] ([Number] INTEGER, [Place] INTEGER NOT NULL, PRIMARY KEY ([Number], [Place]));
 CREATE VIEW [Totals] AS SELECT [CustomerId], sum([Total]) AS total FROM [Invoice] GROUP BY 1;
 INSERT INTO Artist VALUES (1, 'AC/DC'), (2, NULL);
@@ -46,6 +49,7 @@ INSERT INTO Invoice VALUES (1, 1, '2009-01-01 00:00:00', 1.98);
 INSERT INTO InvoiceLine VALUES (1, 1, 1, 0.99, 1);
 INSERT INTO Playlist VALUES (1, 'Music');
 INSERT INTO PlaylistTrack VALUES (1, 1);
+INSERT INTO Vote VALUES (1, 1, 1, 5), (2, 7, NULL, 3);
 "#;
 
 /// Forty tables with columns of many types, which refer to each other in a chain.

@@ -12,14 +12,19 @@ use super::{AdoptRemark, check_rule, constant};
 pub(super) struct Adopting {
     /// The keys of the tables that a reference can refer to, by name.
     keys: HashMap<String, (String, KeyKind)>,
+    /// The columns of the composite keys that a reference can refer to, by the name of the table.
+    composite_keys: HashMap<String, Vec<String>>,
     pub(super) remarks: Vec<AdoptRemark>,
 }
 
 impl Adopting {
     /// Finds the tables that a file can have.
     pub(super) fn new(tables: &[ExistingTable]) -> Self {
-        let mut keys = HashMap::new();
+        let (mut keys, mut composite_keys) = (HashMap::new(), HashMap::new());
         for table in tables.iter().filter(|table| reason_against(table).is_none()) {
+            if is_composite(table) {
+                composite_keys.insert(table.name.clone(), table.key.clone());
+            }
             let mut of_key = table.columns.iter().filter(|column| column.is_key);
             if let (Some(key), None) = (of_key.next(), of_key.next()) {
                 let kind = match key.kind {
@@ -30,7 +35,7 @@ impl Adopting {
                 keys.insert(table.name.clone(), (key.name.clone(), kind));
             }
         }
-        Self { keys, remarks: Vec::new() }
+        Self { keys, composite_keys, remarks: Vec::new() }
     }
 
     /// Returns the schema of a table; `None`, with a remark, if a file cannot have the table.
@@ -54,10 +59,11 @@ impl Adopting {
         };
         let schema = schema.indexes(indexes);
         match Table::new(schema.clone()) {
-            Ok(_) => Some(schema),
+            Ok(_) => Some(self.with_composite_references(table, schema)),
             Err(error) => {
                 // Tables that refer to this one would fail with it.
                 self.keys.remove(&table.name);
+                self.composite_keys.remove(&table.name);
                 let message = error.message();
                 let of_model = format!("model `{}`: ", table.name);
                 let what = match message.strip_prefix(&*of_model) {
@@ -98,7 +104,7 @@ impl Adopting {
         if let Some(remark) = &column.remark {
             self.remark(table, Some(&column.name), false, remark.clone());
         }
-        let refers = |one: &&ExistingReference| one.columns.contains(&column.name);
+        let refers = |one: &&ExistingReference| *one.columns == [&*column.name];
         if let Some(reference) = table.references.iter().find(refers) {
             match self.reference_kind(reference, column) {
                 Ok(kind) => {
@@ -122,12 +128,6 @@ impl Adopting {
         column: &ExistingColumn,
     ) -> Result<Kind, String> {
         let to = &reference.table;
-        if reference.columns.len() > 1 {
-            return Err(format!(
-                "its foreign key to `{to}` has several columns, which a reference cannot have; the \
-                 database checks it"
-            ));
-        }
         let known = self.keys.iter().find(|(name, _)| name.eq_ignore_ascii_case(to));
         let Some((name, (key, kind))) = known else {
             return Err(format!(
@@ -152,6 +152,75 @@ impl Adopting {
                  database checks it"
             )),
         }
+    }
+
+    /// Adds the references to composite keys to a schema.
+    fn with_composite_references(&mut self, table: &ExistingTable, mut schema: Schema) -> Schema {
+        for reference in table.references.iter().filter(|one| one.columns.len() > 1) {
+            let added = self.composite_reference(reference, &schema).and_then(|field| {
+                let mut with = schema.clone();
+                with.fields.to_mut().push(field);
+                match Table::new(with.clone()) {
+                    Ok(_) => Ok(with),
+                    Err(error) => Err(error.message().to_owned()),
+                }
+            });
+            match added {
+                Ok(with) => schema = with,
+                Err(why) => {
+                    let what = format!(
+                        "its foreign key to `{}` is left out: {why}; the database checks it",
+                        reference.table
+                    );
+                    self.remark(table, Some(&reference.columns.join(", ")), true, what);
+                }
+            }
+        }
+        schema
+    }
+
+    /// Returns the field of a reference to a composite key, or the reason against it. It has the
+    /// name of the table that it refers to, with a number if there is such a field.
+    fn composite_reference(
+        &self,
+        reference: &ExistingReference,
+        schema: &Schema,
+    ) -> Result<Field, String> {
+        let is_it = |name: &&String| name.eq_ignore_ascii_case(&reference.table);
+        let Some(to) = self.composite_keys.keys().find(is_it) else {
+            return Err("the file does not have a table with such a key".to_owned());
+        };
+        let key = &self.composite_keys[to];
+        let target = if reference.to.is_empty() { key } else { &reference.to };
+        // The foreign key may name the columns in another order than the key.
+        let place = |column: &String| target.iter().position(|to| to.eq_ignore_ascii_case(column));
+        let places: Option<Vec<usize>> = key.iter().map(place).collect();
+        let columns = places.filter(|places| places.len() == reference.columns.len());
+        let Some(columns) = columns else {
+            return Err("it does not refer to the key of the table".to_owned());
+        };
+        let mut parts = Vec::with_capacity(columns.len());
+        for column in columns.into_iter().map(|place| &reference.columns[place]) {
+            let is_it = |field: &&Field| field.name.eq_ignore_ascii_case(column);
+            let Some(field) = schema.fields.iter().find(is_it) else {
+                return Err(format!("`{column}` is not a field"));
+            };
+            parts.push(field);
+        }
+        let names: Vec<&str> = parts.iter().map(|field| &*field.name).collect();
+        let nullable = parts.iter().any(|field| field.nullable);
+        let on_delete = match reference.on_delete {
+            OnDelete::SetNull if !parts.iter().all(|field| field.nullable) => OnDelete::Restrict,
+            action => action,
+        };
+        let kind = Kind::Reference { table: to.clone().into(), key: KeyKind::Text };
+        let name = free_name(to, |name| {
+            schema.fields.iter().all(|field| !field.name.eq_ignore_ascii_case(name))
+        });
+        Ok(Field::named(name.into(), kind)
+            .nullable(nullable)
+            .computed(format!("key({})", names.join(", ")))
+            .on_delete(on_delete))
     }
 
     fn add_default(
@@ -256,13 +325,19 @@ fn is_composite(table: &ExistingTable) -> bool {
 /// Returns the schema of a table whose primary key has several columns. The text of the key is called
 /// `key`, or `key_2` and so on if there is such a column.
 fn with_composite_key(table: &ExistingTable, fields: Vec<Field>) -> Schema {
-    let is_free =
-        |name: &String| table.columns.iter().all(|column| !column.name.eq_ignore_ascii_case(name));
-    let numbered = (2..).map(|number| format!("key_{number}"));
-    let name = std::iter::once("key".to_owned()).chain(numbered).find(is_free).unwrap_or_default();
+    let name = free_name("key", |name| {
+        table.columns.iter().all(|column| !column.name.eq_ignore_ascii_case(name))
+    });
     let place = |column: &String| fields.iter().position(|field| *field.name == **column);
     let key: Vec<usize> = table.key.iter().filter_map(place).collect();
     Schema::new(table.name.clone(), fields).composite_key(name, key)
+}
+
+/// Returns a name, or `name_2` and so on if it is not free.
+fn free_name(name: &str, is_free: impl Fn(&str) -> bool) -> String {
+    let numbered = (2..).map(|number| format!("{name}_{number}"));
+    let mut names = std::iter::once(name.to_owned()).chain(numbered);
+    names.find(|name| is_free(name)).unwrap_or_default()
 }
 
 /// Returns true if a table of these fields can have the index.
