@@ -42,7 +42,7 @@ const OTHER_FEATURES: [&str; 4] = ["--acme", "--acme-contact", "--acme-folder", 
 
 /// A property of CSS, an option that no help lists, and options of cargo, xtask, curl, chrt, mypy,
 /// PostgreSQL's tools, systemctl, useradd, valgrind and of the example `techempower`.
-const OTHER_PROGRAMS: [&str; 24] = [
+const OTHER_PROGRAMS: [&str; 25] = [
     "--accent",
     "--all-targets",
     "--batch",
@@ -56,6 +56,7 @@ const OTHER_PROGRAMS: [&str; 24] = [
     "--format",
     "--get",
     "--http2-prior-knowledge",
+    "--locked",
     "--now",
     "--path",
     "--pgbouncer",
