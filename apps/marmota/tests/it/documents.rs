@@ -42,7 +42,7 @@ const OTHER_FEATURES: [&str; 4] = ["--acme", "--acme-contact", "--acme-folder", 
 
 /// A property of CSS, an option that no help lists, and options of cargo, xtask, curl, chrt, mypy,
 /// PostgreSQL's tools, systemctl, useradd, valgrind and of the example `techempower`.
-const OTHER_PROGRAMS: [&str; 25] = [
+const OTHER_PROGRAMS: [&str; 26] = [
     "--accent",
     "--all-targets",
     "--batch",
@@ -62,6 +62,7 @@ const OTHER_PROGRAMS: [&str; 25] = [
     "--pgbouncer",
     "--profile",
     "--release",
+    "--root",
     "--strict",
     "--system",
     "--target",
