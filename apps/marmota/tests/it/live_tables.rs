@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::application::Served;
-use crate::program::{Ended, Folder};
+use crate::program::Folder;
 
 /// A linear congruential generator (Knuth, MMIX), so that a run can be repeated.
 struct Random(u64);
@@ -168,34 +168,28 @@ fn no_request_fails_while_tables_change_1000_times() {
     change_under_load(1_000, &[]);
 }
 
-/// The server is killed after the last write is acknowledged: its target has all of them. Returns the
-/// number of snapshots, and the `schema diff` of the restored database.
-fn restore_after_changes(db: &str, restored: &str) -> (usize, Ended) {
+/// The server is killed after the last write is acknowledged: its target has all of them, and the
+/// tables. Returns the number of snapshots.
+fn restore_after_changes(db: &str, restored: &str) -> usize {
     let target = tempfile::tempdir().unwrap();
     let url = format!("file://{}", target.path().display());
     let words = ["--db", db, "--replicate-to", &*url, "--replicate-mode", "sync"];
     let (folder, rows) = change_under_load(12, &words);
     folder.run(&["restore", "--from", &url, "--db", restored]).with(0);
-    let steps = folder.run(&["schema", "diff", "--db", restored]);
-    folder.run(&["schema", "apply", "--db", restored]).with(0);
+    folder.run(&["schema", "diff", "--db", restored]).with(0);
     let exported = folder.run(&["export", "note", "--db", restored, "--to", "notes.csv"]).with(0);
     assert!(exported.contains(&format!("notes.csv: {rows} rows")), "{rows}: {exported}");
-    (std::fs::read_dir(target.path().join("snapshots")).unwrap().count(), steps)
+    std::fs::read_dir(target.path().join("snapshots")).unwrap().count()
 }
 
 #[test]
 fn a_replicated_sqlite_database_changes_without_another_snapshot() {
-    let (snapshots, steps) = restore_after_changes("sqlite:rows.db", "sqlite:restored.db");
-    assert_eq!(snapshots, 1);
-    steps.with(0);
+    assert_eq!(restore_after_changes("sqlite:rows.db", "sqlite:restored.db"), 1);
 }
 
 #[test]
 fn a_replicated_memory_database_changes_under_load() {
-    let db = "memory:rows.mem?durability=full";
-    let (_, steps) = restore_after_changes(db, "memory:restored.mem");
-    // A table without rows is in no log.
-    assert!(steps.out.lines().all(|step| step.starts_with("+ add table")), "{}", steps.out);
+    restore_after_changes("memory:rows.mem?durability=full", "memory:restored.mem");
 }
 
 #[test]

@@ -74,12 +74,17 @@ fn round(fresh: fn() -> Subject, seed: u64, budget: Duration) -> usize {
 fn compare(fresh: fn() -> Subject, steps: &[Step]) -> Result<(), String> {
     let oracle = Subject::new("oracle", || marmota_store::Store::builder(Memory::new()));
     let subject = fresh();
-    let (gives_keys, has_transactions) =
-        (subject.capability().key_gaps, subject.capability().transactions);
+    let (gives_keys, has_transactions, has_relations) = {
+        let capability = subject.capability();
+        (capability.key_gaps, capability.transactions, capability.relations)
+    };
     let (mut oracle, mut subject) =
         (World::open(&oracle, gives_keys), World::open(&subject, gives_keys));
-    let may_be_asked = |step: &&Step| has_transactions || !step.needs_transactions();
-    for (number, step) in steps.iter().filter(may_be_asked).enumerate() {
+    let is_possible = |step: &&Step| {
+        (has_transactions || !step.needs_transactions())
+            && (has_relations || !step.needs_relations())
+    };
+    for (number, step) in steps.iter().filter(is_possible).enumerate() {
         let (wanted, found) = (oracle.execute(step), subject.execute(step));
         if wanted != found {
             return Err(format!(
