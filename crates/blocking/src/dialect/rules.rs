@@ -161,7 +161,8 @@ pub struct DefinitionRules {
     pub default_first: bool,
     /// Adds a column, before its definition.
     pub add_column: &'static str,
-    /// What follows the type of a generated column, `{}` is its expression; `None` if there are none.
+    /// What follows the type of a generated column, where `{}` is its expression; `None` for a database
+    /// without generated columns.
     /// Such a column is not declared NOT NULL.
     pub generated: Option<&'static str>,
     /// How a column gets another type, or accepts NULL.

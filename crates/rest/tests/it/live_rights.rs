@@ -2,7 +2,7 @@
 //! rows of a plain GET, and no event has a value that no GET of its time has.
 //!
 //! If the readable fields differ from row to row, a GET has those of each row, and a live list those
-//! of all rows.
+//! of all rows and those of its order.
 //!
 //! `LIVE_RIGHTS_STEPS` sets the number of changes, `LIVE_RIGHTS_SEED` the seed.
 
@@ -289,4 +289,34 @@ fn no_event_has_what_its_caller_may_not_read() {
     steps("memory", Store::builder(Memory::new()).cache(1 << 20), 150);
     let sqlite = Sqlite::open(Location::Memory, SqliteOptions::default()).unwrap();
     steps("SQLite", Store::builder(sqlite), 150);
+}
+
+/// The order selects rows of which its field can be read, though not all rows have it.
+#[test]
+fn a_field_of_the_order_is_updated() {
+    let mut world = World::new(Store::builder(Memory::new()), 1);
+    let grant = |rule, fields: &[&'static str]| {
+        Grant::new("note", &[Right::Read]).rule(rule).fields(fields.iter().copied())
+    };
+    let grants = [
+        grant("owner = @user.id", &["owner", "team"]),
+        grant("owner = 1000", &["owner", "team", "text"]),
+    ];
+    world.auth.set_group("one", &grants).unwrap();
+    world.auth.change_user(world.users[0], Some(&["one".to_owned()]), None, None).unwrap();
+    world.insert("note", &[("owner", Some(1000))], &[("text", "first"), ("secret", "hidden")]);
+    let watch = world.watches.swap_remove(0);
+    let target = "/api/note?order=-text&limit=2";
+    let header = format!("{}\r\n", watch.header);
+    let mut events = Events::open(world.server.local_addr(), target, &header);
+    assert!(events.reaches(|document| document["rows"][0]["text"] == "first"));
+    let note = world.store.table("note").unwrap();
+    let rows = world.store.list_records(&note).run().unwrap();
+    let of_owner = |row: &&Record| row.value("owner").unwrap() == &1000_i64.into();
+    let key = rows.iter().find(of_owner).unwrap().value("id").unwrap().clone();
+    let mut change = Record::new(note);
+    change.set("text", "second").unwrap();
+    world.store.update_record(key, &change).run().unwrap();
+    assert!(events.reaches(|document| document["rows"][0]["text"] == "second"));
+    assert!(events.document["rows"][0].get("secret").is_none(), "{}", events.document);
 }

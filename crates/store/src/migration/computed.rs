@@ -37,7 +37,7 @@ pub(crate) struct ComputedTables {
 }
 
 impl ComputedTables {
-    /// Returns the tables that the store computes; `None` if there are none. `computed` returns the
+    /// Returns the tables that the store computes; `None` without any. `computed` returns the
     /// fields that it computes for the stored rows of a table.
     ///
     /// # Errors

@@ -203,13 +203,17 @@ impl Selector<'_> {
 }
 
 /// Returns the fields that a query shows. If the readable fields differ from row to row, those of all
-/// rows, unless the query names others.
+/// rows, unless the query names others. The query selects only rows whose fields of the order can be
+/// read, and its rows have their values: they are shown, too.
 fn shown_of(store: &Store, table: &Table, query: &RowQuery) -> Result<FieldSet> {
     let shown = query.fields.unwrap_or(table.read_by_default());
     let Some(rights) = store.rights() else { return Ok(shown) };
     Ok(match (&rights.admit(Right::Read, table)?.read_fields, query.fields) {
         (None, _) => shown,
-        (Some(read), None) => shown.intersection(read.every),
+        (Some(read), None) => {
+            let order = RowOrder::new(table, query).fields();
+            shown.intersection(read.every.union(order))
+        }
         (Some(read), Some(_)) => shown.intersection(read.any),
     })
 }
