@@ -104,6 +104,7 @@ impl Executor {
                 0 => 1,
                 _ => STATEMENT_ROWS.into_iter().find(fits).unwrap_or(1),
             };
+            let mark = self.changes_so_far();
             match (self.insert_rows(table, chunk, written, rows)?, &mut *keys) {
                 (Ok(()), InsertedKeys::Upserted(placed)) if has_key => {
                     let key = |row| chunk.row(row)[table.key()].to_value();
@@ -115,7 +116,9 @@ impl Executor {
                     keys.given(chunk.before + written, rows, last)?;
                 }
                 (Err(failure), InsertedKeys::Upserted(placed)) if fault::is_taken(&failure) => {
-                    // One of them conflicts with a row: write them one by one.
+                    // One of them conflicts with a row: write them one by one. The changes of those
+                    // before it were recorded, and undone with the statement.
+                    self.forget_changes(mark.as_ref());
                     for row in written..written + rows {
                         let put = self.put(table, chunk.row(row), on_conflict);
                         let put = put.map_err(|error| {

@@ -131,6 +131,15 @@ pub fn what_is_undone_is_not_in_the_feed(subject: &Subject) {
     let commit = next(&mut stream);
     let change = &commit.changes[0];
     assert_eq!(value(change, change.after.as_ref(), "number"), &Value::Int(8));
+
+    // An engine may insert both rows, and begin again when the second exists.
+    let id = stand.insert(&Note::new("first", 1)).run().unwrap();
+    next(&mut stream);
+    let again = Note { id, ..Note::new("again", 2) };
+    stand.upsert_many(&[Note { id: id + 1, ..Note::new("new", 1) }, again]).run().unwrap();
+    let commit = next(&mut stream);
+    let of_new = commit.changes.iter().filter(|change| *change.key() == Value::Int(id + 1));
+    assert_eq!(of_new.map(|change| change.kind).collect::<Vec<_>>(), [Insert]);
 }
 
 /// Writers on several threads: the changes of each row are in the order of its versions, positions
