@@ -117,6 +117,12 @@ fn documents_describe_the_expressions() {
         assert_eq!(tables["tables"][1]["fields"][3]["computed"], "price * count");
         assert!(schemas.contains("\"x-computed\":\"price * count\""), "{schemas}");
         assert!(schemas.contains("\"readOnly\":true"), "{schemas}");
+        // Nobody can add to a computed number, so there is no path for it.
+        let paths = &document["paths"];
+        assert!(paths["/api/item/{key}/count/increment"].is_object(), "{paths}");
+        assert!(paths["/api/item/{key}/total/increment"].is_null(), "{paths}");
+        assert!(schemas.contains("{\"enum\":[\"count\"]}"), "{schemas}");
+        assert!(schemas.contains("{\"enum\":[\"price\"]}"), "{schemas}");
     });
 }
 

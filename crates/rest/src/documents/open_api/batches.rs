@@ -75,14 +75,9 @@ fn of_table(table: &Table, conflicts: &[&str]) -> Vec<Value> {
         operation(name, "patch", &[("key", key.clone()), ("row", row("change"))], version),
         operation(name, "delete", &[("key", key.clone())], version),
     ];
-    for (kinds, by) in [(true, fields::int64()), (false, fields::amount())] {
+    for (is_currency, by) in [(false, fields::int64()), (true, fields::amount())] {
         let numbers = table.fields().iter().enumerate().filter(|(at, field)| {
-            let is_kind = match field.kind {
-                Kind::Int { .. } => kinds,
-                Kind::Currency => !kinds,
-                _ => false,
-            };
-            is_kind && field.role == Role::Plain && table.is_readable(*at)
+            (field.kind == Kind::Currency) == is_currency && fields::takes_increments(table, *at)
         });
         let names: Vec<&str> = numbers.map(|(_, field)| &*field.name).collect();
         if !names.is_empty() {

@@ -122,6 +122,18 @@ pub(super) fn written(table: &Table, body: Body) -> Value {
     })
 }
 
+/// Returns true if a caller may add to the field: an integer or an amount that is neither set by the
+/// store nor fixed after the insert, and that the view may read and change.
+pub(super) fn takes_increments(table: &Table, at: usize) -> bool {
+    let field = &table.fields()[at];
+    matches!(field.kind, Kind::Int { .. } | Kind::Currency)
+        && field.role == Role::Plain
+        && !field.is_computed()
+        && !table.immutable().contains(at)
+        && table.is_readable(at)
+        && table.is_updated(at)
+}
+
 fn is_file(field: &Field) -> bool {
     matches!(field.kind, Kind::File { .. })
 }

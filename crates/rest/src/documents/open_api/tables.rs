@@ -39,7 +39,7 @@
 //! not see its name or its fields.
 
 use marmota_http::Method;
-use marmota_model::{Field, Kind, OnDelete, Role, Table};
+use marmota_model::{Field, Kind, OnDelete, Table};
 use marmota_store::Store;
 use marmota_store::rights::Right;
 use marmota_web::OpenApi;
@@ -413,17 +413,15 @@ impl Ways<'_> {
         );
     }
 
-    /// Adds an increment for each integer and currency field. Keys and versions are written by the
-    /// store alone, so they have none. Each field has a path of its own, because a template would
-    /// also match fields that are not numbers.
+    /// Adds an increment for each number that a caller may add to. Each field has a path of its own,
+    /// because a template would also match other fields.
     ///
     /// ```text
     /// "/api/person/{key}/visits/increment": {"post": {"operationId":"person.visits.increment",…}}
     /// ```
     fn increments(&mut self) {
         for (at, field) in self.table.fields().iter().enumerate() {
-            let adds = matches!(field.kind, Kind::Int { .. } | Kind::Currency);
-            if !adds || field.role != Role::Plain || !self.table.is_readable(at) {
+            if !fields::takes_increments(self.table, at) {
                 continue;
             }
             let is_currency = field.kind == Kind::Currency;
