@@ -288,7 +288,7 @@ impl<M: Model> Action<'_, ListModels<M>> {
     }
 
     /// Sorts by this, after the orders set before. Rows that are equal in all of them come in the
-    /// order of keys. Default: the order of keys.
+    /// order of keys, in the direction of the last one. Default: the order of keys.
     ///
     /// ```
     /// # use marmota_derive::Model;
