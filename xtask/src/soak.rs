@@ -64,6 +64,7 @@ const RUNS: &[Soak] = &[
     Soak { name: "replication-kills", program: "cargo", arguments: &["test", "-p", "marmota-replication", "--test", "it", "kill"] },
     Soak { name: "prove", program: "cargo", arguments: &["run", "--release", "--locked", "-p", "marmota-cli", "--", "prove", "--seeds", "200", "--cuts", "50"] },
     Soak { name: "leaks", program: "cargo", arguments: &["test", "-p", "marmota-testkit", "--test", "it", "--locked", "no_answer_of_many", "--", "--ignored"] },
+    Soak { name: "live-documents", program: "cargo", arguments: &["test", "-p", "marmota-testkit", "--test", "it", "--locked", "each_document_is", "--", "--nocapture", "--test-threads", "1"] },
     Soak { name: "live-tables", program: "cargo", arguments: &["test", "-p", "marmota-cli", "--test", "it", "--locked", "1000_times", "--", "--ignored", "--nocapture"] },
     Soak { name: "fuzz", program: "fuzz", arguments: &["600"] },
     Soak { name: "schemathesis", program: "schemathesis", arguments: &[] },
@@ -110,6 +111,7 @@ impl Soak {
             program.args(self.arguments).env("MARMOTA_KILLS", if is_long { "200" } else { "50" });
             // Longer than the 20 s of the daily tests.
             program.env("MARMOTA_SECONDS", "300");
+            program.env("LIVE_DOCUMENTS_WRITES", "25000");
             return run(program.env("MARMOTA_FILE_BYTES", (5_u64 << 30).to_string()))
                 .map(|()| Outcome::Passed);
         }

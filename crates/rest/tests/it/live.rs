@@ -75,7 +75,7 @@ fn events_lead_to_the_document_of_a_plain_get() {
         for _ in 0..30 {
             (0..4).for_each(|_| write(client, &mut random));
             for (events, target) in events.iter_mut().zip(targets) {
-                events.follow(client, target);
+                events.follow(&client.get(target).is(200).value());
             }
         }
         for events in events {
@@ -103,13 +103,13 @@ fn a_client_continues_after_its_last_event() {
             events = Events::open(service.address(), target, &header);
             events.document = document;
             client.json("POST /api/person", &person("B", 19)).is(201);
-            events.follow(client, target);
+            events.follow(&client.get(target).is(200).value());
             assert!(events.names.iter().all(|name| name == "patch"), "{:?}", events.names);
         }
         let other = "Last-Event-ID: 0123456789abcdef0000000000000001\r\n";
         let mut events = Events::open(service.address(), target, other);
         assert_eq!(events.next(), "snapshot");
-        events.follow(client, target);
+        events.follow(&client.get(target).is(200).value());
     });
 }
 

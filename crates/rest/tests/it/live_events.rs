@@ -1,12 +1,11 @@
-//! The client of a live list: it decodes events and applies them to a document.
+//! The client of a live list: it decodes events and applies them to a document. Shared with the tests
+//! of all engines.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-
-use crate::client::Client;
 
 /// A response of events.
 pub(crate) struct Events {
@@ -129,12 +128,11 @@ impl Events {
         self.names.push(name);
     }
 
-    /// Applies events until the document is the one that a plain GET returns.
+    /// Applies events until the document is this one, which a plain GET has returned.
     #[track_caller]
-    pub(crate) fn follow(&mut self, client: &mut Client, target: &str) {
-        let expected = client.get(target).is(200).value();
-        let is_it = self.reaches(|document| *document == expected);
-        assert!(is_it, "{target}: {} is not {expected}", self.document);
+    pub(crate) fn follow(&mut self, expected: &Value) {
+        let is_it = self.reaches(|document| document == expected);
+        assert!(is_it, "{} is not {expected}", self.document);
     }
 
     /// Applies events until this holds for the document; false if the response ends before, or

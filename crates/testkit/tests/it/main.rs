@@ -10,6 +10,7 @@ mod hosted;
 mod killed;
 mod killed_hooks;
 mod leaks;
+mod live_documents;
 mod live_moves;
 mod moved_generated_columns;
 mod other_files;
