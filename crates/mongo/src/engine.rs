@@ -76,8 +76,7 @@ impl Mongo {
             }
         };
         database.time_max_ms = i32::try_from(options.timeout.as_millis()).unwrap_or(i32::MAX);
-        let capability =
-            Capability::new("mongodb", true).with_aggregation().with_key_gaps().without_relations();
+        let capability = Capability::new("mongodb", true).with_aggregation().with_key_gaps();
         let capability = capability.without_on_delete().without_partial_indexes();
         let capability = match database.is_replicated {
             true => capability,

@@ -40,6 +40,7 @@ mod listener;
 mod options;
 mod prepare;
 mod refusal;
+mod related;
 mod session;
 mod shape;
 mod shared;

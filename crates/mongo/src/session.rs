@@ -8,6 +8,7 @@ pub(crate) mod gather;
 mod once_batch;
 mod reading;
 mod reads;
+mod related;
 mod transactions;
 
 use std::sync::Arc;
@@ -18,14 +19,14 @@ use marmota_store::Durability;
 use marmota_store::engine::{Session, Submitted, Ticket};
 use marmota_store::in_flight::InFlight;
 use marmota_store::operation::{Operation, Outcome, Write, owned_rows};
-use marmota_store::refusal::{self, copy_of};
+use marmota_store::refusal;
 use tokio::task::JoinHandle;
 
 use self::aggregate::Aggregating;
 use self::fetching::Fetching;
 use self::gather::{Gets, Getting};
 use self::once_batch::OnceBatch;
-use self::reading::Reading;
+use self::related::Read;
 use crate::database::Database;
 use crate::database::transaction::{Savepoint, Transaction};
 use crate::fault;
@@ -50,7 +51,7 @@ pub(crate) struct MongoSession {
 /// An operation in progress.
 enum Running {
     Getting(Getting),
-    Reading(Box<Reading>, Fetching),
+    Reading(Read, Fetching),
     Aggregating(Box<Aggregating>, Fetching),
     Counting(JoinHandle<Result<u64>>, bool),
     Writing(u64, JoinHandle<Result<Done>>),
@@ -93,12 +94,8 @@ impl MongoSession {
             let done = shared.within(work).await;
             match (&done, &transaction) {
                 (Ok(_), None) => shared.counts.committed(),
-                (Ok(_), Some(_)) => {}
-                // It was interrupted.
-                (Err(error), Some(transaction)) if error.kind() == ErrorKind::Timeout => {
-                    transaction.fail(copy_of(error));
-                }
-                (Err(_), _) => {}
+                (Err(error), Some(transaction)) => transaction.note_interruption(error),
+                (Ok(_), Some(_)) | (Err(_), None) => {}
             }
             done
         });
@@ -226,8 +223,8 @@ impl Session for MongoSession {
             Running::Getting(getting) => {
                 getting.poll(sink, context).map_ok(|rows| *outcome = Outcome::rows(rows))
             }
-            Running::Reading(reading, _) => {
-                reading.poll(sink, context).map_ok(|rows| *outcome = Outcome::rows(rows))
+            Running::Reading(read, _) => {
+                read.poll(&self.shared, sink, context).map_ok(|rows| *outcome = Outcome::rows(rows))
             }
             Running::Aggregating(aggregating, _) => {
                 aggregating.poll(sink, context).map_ok(|rows| *outcome = Outcome::rows(rows))

@@ -2,8 +2,8 @@
 //! inside of JSON, whose functions have a limited depth and other numbers, and circles on the earth.
 //! The statement selects by the other parts, and the rows are checked here.
 
-use marmota_model::{FieldSet, FilterExpr, Result, RowQuery, Table, Value, ValueRef};
-use marmota_store::related_values::condition;
+use marmota_model::{FieldSet, FilterExpr, Result, RowQuery, Table, ValueRef};
+use marmota_store::related_values::JoiningValues;
 
 use super::SqlExecutor;
 
@@ -95,19 +95,13 @@ impl SqlExecutor<'_> {
                     fields: Some(FieldSet::EMPTY.with(field)),
                     ..RowQuery::new()
                 };
-                let mut values: Vec<Value> = Vec::new();
+                let mut values = JoiningValues::default();
                 let mut take = |row: &[ValueRef<'_>]| {
-                    if !row[field].is_null() {
-                        values.push(row[field].to_value());
-                    }
+                    values.add(row[field]);
                     std::ops::ControlFlow::Continue(())
                 };
                 self.list(&target, &query, &mut take)?;
-                values.sort_unstable_by(|one, two| one.as_ref().order(&two.as_ref()));
-                let counted = values.chunk_by(PartialEq::eq);
-                let counted =
-                    counted.filter_map(|same| Some((same.first()?.clone(), same.len() as u64)));
-                condition(table, related, counted)
+                values.condition(table, related)
             }
             FilterExpr::Not(inner) => {
                 FilterExpr::Not(Box::new(self.without_related(table, inner)?))

@@ -4,13 +4,11 @@
 //! All tables are seen as they were when the first turn ended: of each, it has the numbers of the
 //! rows, and copies of those that are changed meanwhile ([`crate::table::scan_copies`]).
 
-use std::cmp::Ordering;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use marmota_model::{FilterExpr, RelatedFilter, Result, Table, Value};
+use marmota_model::{FilterExpr, RelatedFilter, Result, Table};
 use marmota_store::predicate::Predicate;
-use marmota_store::related_values::condition;
+use marmota_store::related_values::JoiningValues;
 use parking_lot::{Mutex, RwLock};
 
 use crate::catalog::locked_tables::{LockedTables, Needs};
@@ -50,31 +48,8 @@ struct ListScan {
     /// The number of rows that were checked.
     at: usize,
     /// The values so far, with the number of rows of each.
-    values: BTreeMap<JoiningValue, u64>,
+    values: JoiningValues,
 }
-
-/// A value in the order of its field.
-struct JoiningValue(Value);
-
-impl Ord for JoiningValue {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.0.as_ref().order(&other.0.as_ref())
-    }
-}
-
-impl PartialOrd for JoiningValue {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for JoiningValue {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for JoiningValue {}
 
 impl LongRelated {
     /// Begins a read of the locked tables, as they are now.
@@ -168,7 +143,7 @@ impl LongRelated {
                 related: related.clone(),
                 filter,
                 at: 0,
-                values: BTreeMap::new(),
+                values: JoiningValues::default(),
             });
             Ok(FilterExpr::ALL)
         })
@@ -194,17 +169,13 @@ impl ListScan {
             if predicate.as_ref().is_some_and(|predicate| !view.selects(number, predicate)) {
                 continue;
             }
-            let value = view.value(number, column);
-            if !value.is_null() {
-                *self.values.entry(JoiningValue(value.to_value())).or_default() += 1;
-            }
+            self.values.add(view.value(number, column));
         }
         Ok(true)
     }
 
     /// Returns the condition as a list.
     fn finish(self) -> FilterExpr {
-        let values = self.values.into_iter().map(|(value, rows)| (value.0, rows));
-        condition(&self.of, &self.related, values)
+        self.values.condition(&self.of, &self.related)
     }
 }

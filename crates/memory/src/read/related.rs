@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 
 use marmota_model::{Comparison, FilterExpr, RelatedFilter, Result, Table, Value, ValueRef};
-use marmota_store::related_values::condition;
+use marmota_store::related_values::{condition, only_key};
 
 use crate::catalog::locked_tables::LockedTables;
 use crate::read::scan::RowsFound;
@@ -50,8 +50,8 @@ fn replaced(
     turn: &mut Option<FirstTurn>,
 ) -> Result<FilterExpr> {
     let table = &locked.slot(number).table;
-    let only = match key_of(table.key(), filter) {
-        Some(key) => locked.find(number, key)?,
+    let only = match only_key(table, filter) {
+        Some(key) => locked.find(number, key.as_ref())?,
         None => None,
     };
     let rows = locked.rows(number)?;
@@ -59,17 +59,6 @@ fn replaced(
         let value = only.map(|row| rows.pages.value(row, related.step.local));
         list_of(locked, table, related, value, turn)
     })
-}
-
-/// Returns the key of the only row that a filter can select, if it compares the key.
-fn key_of(key: usize, filter: &FilterExpr) -> Option<ValueRef<'_>> {
-    match filter {
-        FilterExpr::Compare { field, comparison: Comparison::Equal, value } if *field == key => {
-            Some(value.as_ref())
-        }
-        FilterExpr::And(all) => all.iter().find_map(|one| key_of(key, one)),
-        _ => None,
-    }
 }
 
 /// Returns the condition on the joining field of `table`. If only rows with one value in that field

@@ -160,6 +160,13 @@ impl Transaction {
         error
     }
 
+    /// Marks it as aborted if `error` is the end of the time for a command, which was interrupted.
+    pub(crate) fn note_interruption(&self, error: &Error) {
+        if error.kind() == ErrorKind::Timeout {
+            self.fail(copy_of(error));
+        }
+    }
+
     fn fault(&self, fault: &mongodb::error::Error) -> Error {
         self.fail(fault::inside(fault, self.begun.elapsed()))
     }

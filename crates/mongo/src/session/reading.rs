@@ -60,20 +60,21 @@ enum SortedRows {
 }
 
 /// The parameters of a read.
-pub(crate) struct Wanted<'q> {
+pub(crate) struct Wanted {
     pub(crate) fields: FieldSet,
     /// The whole filter, if the server's is not exact.
-    pub(crate) filter: Option<&'q FilterExpr>,
+    pub(crate) filter: Option<FilterExpr>,
     /// The order, if the server cannot sort.
     pub(crate) order: Option<Vec<SortKey>>,
     pub(crate) limit: Option<u64>,
     pub(crate) counts: bool,
 }
 
-impl Wanted<'_> {
+impl Wanted {
     /// Returns the fields that must be read.
     pub(crate) fn read(&self, table: &Table) -> FieldSet {
-        let asked = self.filter.map_or(FieldSet::EMPTY, |filter| filter.fields(table));
+        let asked = self.filter.as_ref();
+        let asked = asked.map_or(FieldSet::EMPTY, |filter| filter.fields(table));
         let order = self.order.iter().flatten().map(|by| by.field);
         order.fold(self.fields.union(asked), FieldSet::with)
     }
@@ -82,7 +83,7 @@ impl Wanted<'_> {
 impl Reading {
     pub(crate) fn new(
         shape: &Arc<Shape>,
-        wanted: Wanted<'_>,
+        wanted: Wanted,
         batches: Receiver<Result<RawBatch>>,
         handle: &Handle,
         counts: &Arc<Counts>,
@@ -93,7 +94,7 @@ impl Reading {
             lender: Lender::new(shape, read),
             wanted: wanted.fields,
             read,
-            condition: wanted.filter.map(|filter| Condition::new(filter.clone(), &shape.table)),
+            condition: wanted.filter.map(|filter| Condition::new(filter, &shape.table)),
             left: wanted.limit.unwrap_or(u64::MAX),
             rows: 0,
             sorting: wanted.order.map(|order| Sorting { order, rows: Vec::new(), bytes: 0 }),

@@ -6,23 +6,27 @@
 //! the server would refuse is looked up as well, since the server aborts the transaction when it
 //! refuses a command.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use marmota_model::rule::violation;
-use marmota_model::{Currency, Error, ErrorKind, FilterExpr, KeyKind, Result, Value, ValueRef};
+use marmota_model::{
+    Currency, Error, ErrorKind, FieldSet, FilterExpr, KeyKind, Result, Value, ValueRef,
+};
 use marmota_store::operation::{Keys, OnConflict, Outcome, UpsertEffect, UpsertResult, Write};
 use marmota_store::refusal::{not_found, stale};
-use mongodb::bson::{Bson, Document, RawDocumentBuf, doc};
+use mongodb::bson::{Bson, RawDocumentBuf, doc};
 
 use super::lookup::{is_unique_of, no_targets, refers};
 use super::{Writer, borrowed};
+use crate::database::number;
 use crate::database::undo_steps::Undo;
 use crate::database::writes::{LIST_MAX, Modified};
-use crate::database::{Find, number};
 use crate::fault;
 use crate::filter::matching;
 use crate::refusal::no_transactions;
-use crate::shape::{Lender, Shape, bson_of};
+use crate::related::{each_selected, resolved};
+use crate::shape::{Shape, bson_of};
 
 /// The number of retries with another automatic key if a key is taken.
 const KEY_TRIES_MAX: u32 = 3;
@@ -356,55 +360,33 @@ impl Writer {
         shape: &Arc<Shape>,
         filter: Option<&FilterExpr>,
     ) -> Result<Outcome> {
-        let asked = matching(shape, filter);
+        let is_related = filter.is_some_and(FilterExpr::has_relations);
         let is_referred = !self.shared.referrers(shape.name()).is_empty();
-        let _turn = self.turn(is_referred || !asked.exact).await;
+        let is_exact = is_related || matching(shape, filter).exact;
+        let _turn = self.turn(is_related || is_referred || !is_exact).await;
+        let filter = match filter {
+            Some(filter) if is_related => {
+                Some(Cow::Owned(resolved(&self.shared, self.database(), shape, filter).await?))
+            }
+            filter => filter.map(Cow::Borrowed),
+        };
+        let filter = filter.as_deref();
+        let asked = matching(shape, filter);
         if asked.exact && !is_referred {
             let rows = self.database().delete(shape.name(), asked.document, false).await?;
             return Ok(Outcome::rows(rows));
         }
-        let keys = self.keys_of(shape, filter, asked.document, asked.exact).await?;
+        let (at, mut keys) = (shape.table.key(), Vec::new());
+        let key = FieldSet::EMPTY.with(at);
+        each_selected(self.database(), shape, filter, key, None, |row| {
+            keys.push(shape.key(row[at]));
+            Ok(())
+        })
+        .await?;
         for some in keys.chunks(LIST_MAX) {
             self.check_referrers(shape, some, &keys, None).await?;
         }
         Ok(Outcome::rows(self.database().delete_keys(shape.name(), &keys).await?))
-    }
-
-    /// Returns the keys of the rows that a filter selects.
-    async fn keys_of(
-        &self,
-        shape: &Arc<Shape>,
-        filter: Option<&FilterExpr>,
-        document: Document,
-        exact: bool,
-    ) -> Result<Vec<Bson>> {
-        let filter = filter.filter(|_| !exact);
-        let read = filter
-            .map_or(Default::default(), |filter| filter.fields(&shape.table))
-            .with(shape.table.key());
-        let find = Find {
-            collection: shape.name().to_owned(),
-            filter: document,
-            projection: shape.projection(read),
-            ..Find::default()
-        };
-        let mut keys = Vec::new();
-        let condition = filter
-            .map(|filter| marmota_store::predicate::Condition::new(filter.clone(), &shape.table));
-        let mut lender = Lender::new(shape, read);
-        for found in self.database().fetch(&find).await? {
-            let selected = match &condition {
-                None => true,
-                Some(condition) => {
-                    let condition = condition.asked(&shape.table)?;
-                    lender.lend(&found, |row| condition.selects(row))?
-                }
-            };
-            if let (true, Some(id)) = (selected, found.get("_id").ok().flatten()) {
-                keys.extend(Bson::try_from(id).ok());
-            }
-        }
-        Ok(keys)
     }
 
     /// Refuses if the row does not exist or has another version.

@@ -10,6 +10,7 @@ mod gather;
 mod login;
 mod pool;
 mod promises;
+mod related;
 mod replica;
 mod served;
 mod streams;

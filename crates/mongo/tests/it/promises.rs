@@ -120,6 +120,20 @@ promises!(references:
     rows_may_refer_to_their_own_kind,
     a_moved_reference_releases_its_row,
 );
+promises!(related_rights: ; by transactions:
+    a_rule_through_relations_decides_every_verb,
+    a_rule_on_the_new_row_reads_its_relations,
+    references_need_rows_that_a_rule_selects,
+    a_lost_membership_hides_rows_at_once,
+    filters_do_not_see_hidden_rows,
+);
+promises!(relations:
+    random_filters_agree_with_rust,
+    a_condition_is_never_unknown,
+    deletes_and_counts_take_relations,
+; by transactions:
+    a_transaction_sees_its_own_related_rows,
+);
 promises!(rights: ; by transactions:
     a_written_row_must_match_the_rule,
     an_insert_can_conflict_with_a_hidden_row,

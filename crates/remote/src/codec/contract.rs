@@ -65,7 +65,6 @@ const ROW_LOCKS: u64 = 1 << 3;
 const KEY_GAPS: u64 = 1 << 4;
 const REUSES_LAST_KEY: u64 = 1 << 5;
 const ESTIMATES: u64 = 1 << 6;
-const RELATIONS: u64 = 1 << 7;
 const ON_DELETE: u64 = 1 << 8;
 const PARTIAL_INDEXES: u64 = 1 << 9;
 const GENERATED_COLUMNS: u64 = 1 << 10;
@@ -80,7 +79,6 @@ impl Guarantees {
             | flag(capability.key_gaps, KEY_GAPS)
             | flag(capability.reuses_last_key, REUSES_LAST_KEY)
             | flag(capability.estimates, ESTIMATES)
-            | flag(capability.relations, RELATIONS)
             | flag(capability.on_delete, ON_DELETE)
             | flag(capability.partial_indexes, PARTIAL_INDEXES)
             | flag(capability.generated_columns, GENERATED_COLUMNS);
@@ -96,7 +94,6 @@ impl Guarantees {
         server.key_gaps = self.flags & KEY_GAPS != 0;
         server.reuses_last_key = self.flags & REUSES_LAST_KEY != 0;
         server.estimates = self.flags & ESTIMATES != 0;
-        server.relations = self.flags & RELATIONS != 0;
         server.on_delete = self.flags & ON_DELETE != 0;
         server.partial_indexes = self.flags & PARTIAL_INDEXES != 0;
         server.generated_columns = self.flags & GENERATED_COLUMNS != 0;
@@ -110,7 +107,6 @@ impl Guarantees {
     pub(crate) fn lost(self, other: Self) -> Option<&'static str> {
         let names = [
             (TRANSACTIONS, "transactions"),
-            (RELATIONS, "filters on related rows"),
             (ON_DELETE, "actions of deletes"),
             (PERSISTENT, "that rows survive a close"),
             (DURABLE, "that acknowledged writes survive the process"),

@@ -41,10 +41,6 @@ pub struct Capability {
     /// ([`crate::Store::with_rights`]). The client of a remote store does not: the server checks
     /// the rights of the client's credential. Default: true.
     pub guarded_writes: bool,
-    /// True if it executes filters with conditions on related rows
-    /// ([`marmota_model::FilterExpr::Related`]). An engine without them refuses such filters as
-    /// [`ErrorKind::Unsupported`]. Default: true.
-    pub relations: bool,
     /// True if it executes the actions of references when a row is deleted
     /// ([`marmota_model::Field::on_delete`]). A store on an engine without them refuses schemas with
     /// such references as [`ErrorKind::Unsupported`]. Default: true.
@@ -139,7 +135,6 @@ impl Capability {
             estimates: false,
             transactions: true,
             guarded_writes: true,
-            relations: true,
             on_delete: true,
             partial_indexes: true,
             generated_columns: false,
@@ -267,13 +262,6 @@ impl Capability {
         self
     }
 
-    /// The same engine, without conditions on related rows ([`Capability::relations`]).
-    #[must_use]
-    pub const fn without_relations(mut self) -> Self {
-        self.relations = false;
-        self
-    }
-
     /// The same engine, without actions of references ([`Capability::on_delete`]).
     #[must_use]
     pub const fn without_on_delete(mut self) -> Self {
@@ -337,7 +325,6 @@ impl Capability {
             aggregation: false,
             estimates: self.estimates,
             guarded_writes: false,
-            relations: self.relations,
             on_delete: self.on_delete,
             partial_indexes: self.partial_indexes,
             generated_columns: self.generated_columns,
@@ -369,7 +356,6 @@ impl Capability {
             estimates: self.estimates && other.estimates,
             transactions: self.transactions && other.transactions,
             guarded_writes: self.guarded_writes && other.guarded_writes,
-            relations: self.relations && other.relations,
             on_delete: self.on_delete && other.on_delete,
             partial_indexes: self.partial_indexes && other.partial_indexes,
             generated_columns: self.generated_columns && other.generated_columns,

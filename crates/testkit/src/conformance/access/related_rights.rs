@@ -67,8 +67,7 @@ struct Scene<'s> {
 
 impl<'s> Scene<'s> {
     fn open(subject: &'s Subject, models: AddModels) -> Option<Self> {
-        let capability = subject.capability();
-        if !capability.guarded_writes || !capability.relations {
+        if !subject.capability().guarded_writes {
             return None;
         }
         let mut stand = Stand::open(subject, models);

@@ -109,20 +109,6 @@ impl Step {
         )
     }
 
-    /// Returns true if an engine without conditions on related rows refuses the step.
-    pub(super) fn needs_relations(&self) -> bool {
-        let filter = match self {
-            Self::DeleteWhere { filter, .. } => Some(filter),
-            Self::List { filter, .. }
-            | Self::ListEach { filter, .. }
-            | Self::Group { filter, .. }
-            | Self::Count { filter, .. }
-            | Self::Pages { filter, .. } => filter.as_ref(),
-            _ => None,
-        };
-        filter.is_some_and(FilterExpr::has_relations)
-    }
-
     /// Returns true if the step may change rows.
     pub(super) fn is_write(&self) -> bool {
         !matches!(
