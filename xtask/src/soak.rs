@@ -111,7 +111,7 @@ impl Soak {
             program.args(self.arguments).env("MARMOTA_KILLS", if is_long { "200" } else { "50" });
             // Longer than the 20 s of the daily tests.
             program.env("MARMOTA_SECONDS", "300");
-            program.env("LIVE_DOCUMENTS_WRITES", "25000");
+            program.env("LIVE_DOCUMENTS_WRITES", "30000");
             return run(program.env("MARMOTA_FILE_BYTES", (5_u64 << 30).to_string()))
                 .map(|()| Outcome::Passed);
         }
