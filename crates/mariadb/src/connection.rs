@@ -4,17 +4,18 @@ use std::time::Duration;
 
 use marmota_blocking::dialect::{self, ReturnedKey, WriteRules};
 use marmota_blocking::{
-    ColumnName, Dialect, ReadAs, SqlConnection, SqlFailure, Transacting, WriteCount,
+    Dialect, LendRow, ReadAs, SqlConnection, SqlFailure, Transacting, WriteCount,
 };
-use marmota_model::{Result, Value, ValueForm};
+use marmota_model::{Result, Value, ValueForm, ValueRef};
 use marmota_sql::TargetServer;
 use mysql::consts::CapabilityFlags;
 use mysql::prelude::Queryable as _;
-use mysql::{Conn, Opts, OptsBuilder, Params};
+use mysql::{Column, Conn, Opts, OptsBuilder, Params, Statement};
 
 use crate::fault::{self, Failure, invalid};
-use crate::pipeline::Pipeline;
-use crate::value::{self, ComputedType, bytes_of, cell};
+use crate::pipeline::{Pipeline, TakeRows};
+use crate::row::{Cell, cells};
+use crate::value::{RowReader, bytes_of, parameter};
 
 /// The longest time to wait for a connection to be accepted.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -22,6 +23,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const PACKET_HEAD: usize = 64;
 /// The number of statements that a connection keeps prepared.
 const STATEMENTS_MAX: usize = 128;
+/// The most bytes of the parameters of a statement that is executed without the driver: one packet.
+const PIPELINE_BYTES_MAX: usize = 8 << 20;
+
 /// The options of the driver.
 #[derive(Clone)]
 pub(crate) struct DriverOptions(Opts);
@@ -141,18 +145,36 @@ impl Connection {
         self.note(done)
     }
 
-    /// Executes a prepared statement.
+    /// Executes a prepared statement; `is_alone` outside of a transaction, and without changes.
     fn exec(
         &mut self,
         sql: &str,
         parameters: Vec<mysql::Value>,
-        read: ReadAs<'_>,
-        take: &mut dyn FnMut(Vec<Option<Value>>) -> bool,
+        mut read: ReadAs<'_>,
+        take: LendRow<'_>,
+        is_alone: bool,
     ) -> Result<WriteCount, Failure> {
         // The server would close the connection instead of an answer.
         let bytes = sql.len() + parameters.iter().map(bytes_of).sum::<usize>() + PACKET_HEAD;
         if bytes > self.packet_max {
             return Err(Failure::too_large(bytes, self.packet_max));
+        }
+        if let Some(statement) = self.prepared(sql, &parameters, bytes)?
+            && let Some(pipeline) = &mut self.pipeline
+        {
+            let mut rows = LentRows { read, reader: None, is_wanted: true, take };
+            let done = match is_alone {
+                true => pipeline.execute_read_only(&statement, &parameters, &mut rows),
+                false => pipeline
+                    .execute(&statement, &[parameters], &mut rows)
+                    .map(|done| done.into_iter().collect()),
+            };
+            self.is_broken |= pipeline.is_stale();
+            let done = done.map_err(|error| Failure::of(&error.into())).and_then(|done| done);
+            return self.note(done.map(|()| WriteCount::default()));
+        }
+        if is_alone {
+            self.drop_rows("START TRANSACTION READ ONLY")?;
         }
         let parameters = match parameters.is_empty() {
             true => Params::Empty,
@@ -165,10 +187,41 @@ impl Connection {
                     rows: rows.affected_rows(),
                     id: rows.last_insert_id().unwrap_or(0),
                 };
-                each(rows, read, take).map(|()| written)
+                each(rows, &mut read, take).map(|()| written)
             }
         };
-        self.note(done)
+        let done = self.note(done);
+        if is_alone {
+            let ended = self.drop_rows("ROLLBACK");
+            return done.and_then(|done| ended.map(|()| done));
+        }
+        done
+    }
+
+    /// Prepares a statement that is executed without the driver: one that returns rows, on a plain
+    /// connection.
+    fn prepared(
+        &mut self,
+        sql: &str,
+        parameters: &[mysql::Value],
+        bytes: usize,
+    ) -> Result<Option<Statement>, Failure> {
+        if self.pipeline.is_none() {
+            return Ok(None);
+        }
+        let statement = match self.conn.prep(sql) {
+            Ok(statement) => statement,
+            Err(error) => return self.note(Err(Failure::of(&error))),
+        };
+        if statement.num_columns() == 0 || usize::from(statement.num_params()) != parameters.len() {
+            return Ok(None);
+        }
+        if bytes > PIPELINE_BYTES_MAX {
+            // The server leaves out the descriptions of columns that it sends to the driver here.
+            self.is_broken = true;
+            return Ok(None);
+        }
+        Ok(Some(statement))
     }
 
     /// Executes a prepared statement several times, with one request if the connection is plain.
@@ -177,19 +230,19 @@ impl Connection {
         sql: &str,
         parameters: &[Vec<mysql::Value>],
         forms: &[ValueForm],
-        take: &mut dyn FnMut(usize, Vec<Option<Value>>),
+        take: &mut dyn FnMut(usize, &[Option<ValueRef<'_>>]),
     ) -> Result<Vec<Result<(), Failure>>, Failure> {
-        let is_small = |one: &Vec<mysql::Value>| {
-            one.iter().map(bytes_of).sum::<usize>() + PACKET_HEAD <= self.packet_max
-        };
-        let Some(pipeline) = self.pipeline.as_mut().filter(|_| parameters.iter().all(is_small))
-        else {
+        let bytes = |one: &Vec<mysql::Value>| one.iter().map(bytes_of).sum::<usize>() + PACKET_HEAD;
+        let most = parameters.iter().map(bytes).max().unwrap_or(0);
+        let is_small = most <= self.packet_max.min(PIPELINE_BYTES_MAX);
+        let Some(pipeline) = self.pipeline.as_mut().filter(|_| is_small) else {
             let run = |(at, parameters): (usize, &Vec<mysql::Value>)| {
-                let mut take = |row| {
+                let mut take = |row: &[Option<ValueRef<'_>>]| {
                     take(at, row);
                     true
                 };
-                self.exec(sql, parameters.clone(), ReadAs::Forms(forms), &mut take).map(drop)
+                let read = ReadAs::Forms(forms);
+                self.exec(sql, parameters.clone(), read, &mut take, false).map(drop)
             };
             return Ok(parameters.iter().enumerate().map(run).collect());
         };
@@ -197,11 +250,8 @@ impl Connection {
             Ok(statement) => statement,
             Err(error) => return self.note(Err(Failure::of(&error))),
         };
-        let mut read = |at, cells: Vec<mysql::Value>| {
-            let values = cells.into_iter().zip(forms);
-            take(at, values.map(|(cell, form)| value::read(*form, cell)).collect());
-        };
-        let done = pipeline.execute(&statement, parameters, &mut read);
+        let mut rows = NumberedRows { forms, reader: None, take };
+        let done = pipeline.execute(&statement, parameters, &mut rows);
         self.is_broken |= pipeline.is_stale();
         let done = self.note(done.map_err(|error| Failure::of(&error.into())))?;
         for one in done.iter().filter_map(|one| one.as_ref().err()) {
@@ -258,10 +308,21 @@ impl SqlConnection for Connection {
         sql: &str,
         parameters: &[Value],
         read: ReadAs<'_>,
-        take: &mut dyn FnMut(Vec<Option<Value>>) -> bool,
+        take: LendRow<'_>,
     ) -> Result<WriteCount, SqlFailure> {
-        let parameters = parameters.iter().map(|value| cell(value.as_ref())).collect();
-        self.exec(sql, parameters, read, take).map_err(|failure| fault::of(&failure))
+        let parameters = parameters.iter().map(|value| parameter(value.as_ref())).collect();
+        self.exec(sql, parameters, read, take, false).map_err(|failure| fault::of(&failure))
+    }
+
+    fn run_read_only(
+        &mut self,
+        sql: &str,
+        parameters: &[Value],
+        read: ReadAs<'_>,
+        take: LendRow<'_>,
+    ) -> Result<WriteCount, SqlFailure> {
+        let parameters = parameters.iter().map(|value| parameter(value.as_ref())).collect();
+        self.exec(sql, parameters, read, take, true).map_err(|failure| fault::of(&failure))
     }
 
     fn run_each(
@@ -269,11 +330,11 @@ impl SqlConnection for Connection {
         sql: &str,
         parameters: &[Vec<Value>],
         forms: &[ValueForm],
-        take: &mut dyn FnMut(usize, Vec<Option<Value>>),
+        take: &mut dyn FnMut(usize, &[Option<ValueRef<'_>>]),
     ) -> Vec<Result<(), SqlFailure>> {
-        let cells = |one: &Vec<Value>| one.iter().map(|value| cell(value.as_ref())).collect();
-        let cells: Vec<Vec<mysql::Value>> = parameters.iter().map(cells).collect();
-        match self.exec_each(sql, &cells, forms, take) {
+        let of = |one: &Vec<Value>| one.iter().map(|value| parameter(value.as_ref())).collect();
+        let all: Vec<Vec<mysql::Value>> = parameters.iter().map(of).collect();
+        match self.exec_each(sql, &all, forms, take) {
             Ok(done) => {
                 let of = |one: Result<(), Failure>| one.map_err(|failure| fault::of(&failure));
                 done.into_iter().map(of).collect()
@@ -283,38 +344,58 @@ impl SqlConnection for Connection {
     }
 }
 
-fn column_name(column: &mysql::Column) -> ColumnName {
-    ColumnName {
-        shown: column.name_str().into_owned(),
-        table: column.org_table_str().into_owned(),
-        column: column.org_name_str().into_owned(),
+/// Reads the rows of one execution.
+struct LentRows<'r, 't> {
+    read: ReadAs<'r>,
+    reader: Option<RowReader>,
+    is_wanted: bool,
+    take: LendRow<'t>,
+}
+
+impl TakeRows for LentRows<'_, '_> {
+    fn columns(&mut self, columns: &[Column]) {
+        self.reader = Some(RowReader::of(columns, &mut self.read));
+    }
+
+    fn row(&mut self, _: usize, columns: &[Column], packet: &[u8]) -> std::io::Result<()> {
+        if let Some(reader) = self.reader.as_ref().filter(|_| self.is_wanted) {
+            self.is_wanted = reader.lend(&cells(packet, columns)?, &mut *self.take);
+        }
+        Ok(())
+    }
+}
+
+/// Reads the rows of several executions of a statement.
+struct NumberedRows<'r> {
+    forms: &'r [ValueForm],
+    reader: Option<RowReader>,
+    take: &'r mut dyn FnMut(usize, &[Option<ValueRef<'_>>]),
+}
+
+impl TakeRows for NumberedRows<'_> {
+    fn columns(&mut self, columns: &[Column]) {
+        self.reader = Some(RowReader::of(columns, &mut ReadAs::Forms(self.forms)));
+    }
+
+    fn row(&mut self, number: usize, columns: &[Column], packet: &[u8]) -> std::io::Result<()> {
+        if let Some(reader) = &self.reader {
+            reader.lend(&cells(packet, columns)?, |row| (self.take)(number, row));
+        }
+        Ok(())
     }
 }
 
 /// Passes the rows of a result, each value in its form.
 fn each<T: mysql::prelude::Protocol>(
     rows: mysql::QueryResult<'_, '_, '_, T>,
-    read: ReadAs<'_>,
-    take: &mut dyn FnMut(Vec<Option<Value>>) -> bool,
+    read: &mut ReadAs<'_>,
+    take: LendRow<'_>,
 ) -> Result<(), Failure> {
-    let columns = rows.columns();
-    let columns = columns.as_ref();
-    let forms: Vec<Option<ValueForm>> = match read {
-        ReadAs::Forms(forms) => forms.iter().copied().map(Some).collect(),
-        ReadAs::Columns(_) if columns.is_empty() => Vec::new(),
-        ReadAs::Columns(choose) => choose(columns.iter().map(column_name).collect()),
-    };
-    let types: Vec<ComputedType> = columns.iter().map(ComputedType::of).collect();
+    let reader = RowReader::of(rows.columns().as_ref(), read);
     for row in rows {
-        let cells = row.map_err(|error| Failure::of(&error))?.unwrap();
-        let values = cells.into_iter().enumerate().map(|(at, cell)| {
-            match (forms.get(at).copied().flatten(), types.get(at)) {
-                (Some(form), _) => value::read(form, cell),
-                (None, Some(of)) => of.read(cell),
-                (None, None) => None,
-            }
-        });
-        if !take(values.collect()) {
+        let values = row.map_err(|error| Failure::of(&error))?.unwrap();
+        let cells: Vec<Cell<'_>> = values.iter().map(Cell::from).collect();
+        if !reader.lend(&cells, &mut *take) {
             break;
         }
     }

@@ -1,20 +1,20 @@
-//! Executions of one prepared statement that are sent together.
+//! Executions of a prepared statement that returns rows: one, or several that are sent together.
 //!
 //! The driver waits for the answer of each statement before it sends the next one. The server reads
 //! its socket only between statements, and so executes several that have arrived, one after the other.
 //! Here their packets are written to a second handle of the driver's socket, while the driver has
-//! nothing in flight: connecting, authentication and all other statements are the driver's.
+//! nothing in flight: connecting, authentication and all other statements are the driver's. The rows
+//! are read in place, where the driver would copy each value.
 
+use std::collections::HashMap;
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use mysql::{Column, Conn, Statement, Value as Cell};
+use mysql::{Column, Conn, Statement, Value as Parameter};
 use mysql_common::io::{ParseBuf, ReadMysqlExt as _};
 use mysql_common::packets::ComStmtExecuteRequestBuilder;
-use mysql_common::proto::{Binary, MySerialize as _};
-use mysql_common::row::RowDeserializer;
-use mysql_common::value::ServerSide;
+use mysql_common::proto::MySerialize as _;
 
 use crate::fault::Failure;
 use crate::socket::second_handle;
@@ -27,8 +27,24 @@ const PACKET_MAX: usize = 0xff_ff_ff;
 const HEAD: usize = 4;
 const READ_BYTES: usize = 16 << 10;
 
-/// Receives the number of an execution and a row.
-pub(crate) type TakeRow<'t> = dyn FnMut(usize, Vec<Cell>) + 't;
+/// The most statements whose results have other columns than the driver knows.
+const DESCRIBED_MAX: usize = 128;
+/// The command with the text of a statement.
+const QUERY: u8 = 3;
+/// Statements around one that must not change rows.
+const READ_ONLY: [&str; 2] = ["START TRANSACTION READ ONLY", "ROLLBACK"];
+
+/// Receives what an execution returns.
+pub(crate) trait TakeRows {
+    /// Receives the columns, before the first row of each execution.
+    fn columns(&mut self, columns: &[Column]);
+
+    /// Receives the number of an execution, the columns, and the packet with a row.
+    ///
+    /// # Errors
+    /// The packet is invalid.
+    fn row(&mut self, number: usize, columns: &[Column], packet: &[u8]) -> io::Result<()>;
+}
 
 /// The socket of a connection that is neither encrypted nor compressed.
 pub(crate) struct Pipeline {
@@ -38,14 +54,18 @@ pub(crate) struct Pipeline {
     at: usize,
     /// The payload of the current packet.
     packet: Vec<u8>,
-    /// True if the server described other columns than the driver knows.
+    /// The columns of statements, by their numbers, if the server described others than the driver
+    /// knows.
+    described: HashMap<u32, Arc<[Column]>>,
+    /// True if there are too many of them.
     is_stale: bool,
 }
 
 impl Pipeline {
     pub(crate) fn of(conn: &Conn) -> io::Result<Self> {
-        let (read, packet) = (Vec::new(), Vec::new());
-        Ok(Self { socket: second_handle(conn)?, read, at: 0, packet, is_stale: false })
+        let (read, packet, described) = (Vec::new(), Vec::new(), HashMap::new());
+        let socket = second_handle(conn)?;
+        Ok(Self { socket, read, at: 0, packet, described, is_stale: false })
     }
 
     /// Returns true if the connection must not be used again.
@@ -60,11 +80,10 @@ impl Pipeline {
     pub(crate) fn execute(
         &mut self,
         statement: &Statement,
-        parameters: &[Vec<Cell>],
-        take: &mut TakeRow<'_>,
+        parameters: &[Vec<Parameter>],
+        take: &mut dyn TakeRows,
     ) -> io::Result<Vec<Result<(), Failure>>> {
         let mut done = Vec::with_capacity(parameters.len());
-        let mut columns = statement.columns();
         let mut requests = Vec::new();
         let mut sent = 0;
         while done.len() < parameters.len() {
@@ -76,18 +95,39 @@ impl Pipeline {
             }
             self.socket.write_all(&requests)?;
             while done.len() < sent {
-                let number = done.len();
-                done.push(self.answer(&mut columns, &mut |row| take(number, row))?);
+                done.push(self.answer(Some(statement), done.len(), take)?);
             }
         }
         Ok(done)
     }
 
-    /// Reads the answer of one execution.
+    /// Executes a statement that must not change rows, outside of a transaction.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub(crate) fn execute_read_only(
+        &mut self,
+        statement: &Statement,
+        parameters: &[Parameter],
+        take: &mut dyn TakeRows,
+    ) -> io::Result<Result<(), Failure>> {
+        let mut requests = Vec::new();
+        add_query(&mut requests, READ_ONLY[0])?;
+        add_request(&mut requests, statement.id(), parameters)?;
+        add_query(&mut requests, READ_ONLY[1])?;
+        self.socket.write_all(&requests)?;
+        let begun = self.answer(None, 0, take)?;
+        let done = self.answer(Some(statement), 0, take)?;
+        let ended = self.answer(None, 0, take)?;
+        Ok(begun.and(done).and(ended))
+    }
+
+    /// Reads the answer to one request: without a statement, to a text that returns no rows.
     fn answer(
         &mut self,
-        columns: &mut Arc<[Column]>,
-        take: &mut dyn FnMut(Vec<Cell>),
+        statement: Option<&Statement>,
+        number: usize,
+        take: &mut dyn TakeRows,
     ) -> io::Result<Result<(), Failure>> {
         self.next_packet()?;
         match self.packet.first() {
@@ -95,6 +135,9 @@ impl Pipeline {
             Some(0x00) => return Ok(Ok(())),
             _ => {}
         }
+        let statement = statement.ok_or_else(invalid)?;
+        let known = self.described.get(&statement.id()).map(Arc::clone);
+        let mut columns = known.unwrap_or_else(|| statement.columns());
         let mut head = &self.packet[..];
         let count = usize::try_from(head.read_lenenc_int()?).map_err(|_| invalid())?;
         // MariaDB leaves out descriptions that it has sent before.
@@ -104,11 +147,16 @@ impl Pipeline {
                 self.next_packet()?;
                 described.push(ParseBuf(&self.packet).parse::<Column>(())?);
             }
-            let form = |column: &Column| (column.column_type(), column.flags());
-            self.is_stale |= !described.iter().map(form).eq(columns.iter().map(form));
-            *columns = described.into();
+            let form = |it: &Column| (it.column_type(), it.flags(), it.character_set());
+            let is_known = described.iter().map(form).eq(columns.iter().map(form));
+            columns = described.into();
+            if !is_known {
+                self.is_stale |= self.described.len() >= DESCRIBED_MAX;
+                self.described.insert(statement.id(), Arc::clone(&columns));
+            }
         }
         self.next_packet()?;
+        take.columns(&columns);
         loop {
             self.next_packet()?;
             match self.packet.first() {
@@ -116,9 +164,7 @@ impl Pipeline {
                 Some(0xfe) if self.packet.len() < 9 => return Ok(Ok(())),
                 _ => {}
             }
-            let row = ParseBuf(&self.packet)
-                .parse::<RowDeserializer<ServerSide, Binary>>(Arc::clone(columns))?;
-            take(row.into_inner().unwrap());
+            take.row(number, &columns, &self.packet)?;
         }
     }
 
@@ -172,7 +218,7 @@ impl Pipeline {
 }
 
 /// Adds a request to execute a statement.
-fn add_request(requests: &mut Vec<u8>, statement: u32, parameters: &[Cell]) -> io::Result<()> {
+fn add_request(requests: &mut Vec<u8>, statement: u32, parameters: &[Parameter]) -> io::Result<()> {
     let (request, as_long_data) = ComStmtExecuteRequestBuilder::new(statement).build(parameters);
     let start = requests.len();
     requests.extend_from_slice(&[0; HEAD]);
@@ -183,6 +229,14 @@ fn add_request(requests: &mut Vec<u8>, statement: u32, parameters: &[Cell]) -> i
     }
     let length = u32::try_from(length).map_err(|_| invalid())?.to_le_bytes();
     requests[start..start + 3].copy_from_slice(&length[..3]);
+    Ok(())
+}
+
+/// Adds a request to execute a text without parameters.
+fn add_query(requests: &mut Vec<u8>, sql: &str) -> io::Result<()> {
+    let length = u8::try_from(sql.len() + 1).map_err(|_| invalid())?;
+    requests.extend_from_slice(&[length, 0, 0, 0, QUERY]);
+    requests.extend_from_slice(sql.as_bytes());
     Ok(())
 }
 
