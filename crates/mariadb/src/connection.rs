@@ -15,7 +15,7 @@ use mysql::{Column, Conn, Opts, OptsBuilder, Params, Statement};
 use crate::fault::{self, Failure, invalid};
 use crate::pipeline::{Pipeline, TakeRows};
 use crate::row::{Cell, cells};
-use crate::value::{RowReader, bytes_of, parameter};
+use crate::value::{RowReader, parameter};
 
 /// The longest time to wait for a connection to be accepted.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -25,6 +25,8 @@ const PACKET_HEAD: usize = 64;
 const STATEMENTS_MAX: usize = 128;
 /// The most bytes of the parameters of a statement that is executed without the driver: one packet.
 const PIPELINE_BYTES_MAX: usize = 8 << 20;
+/// The first words of statements with one result that may have no rows.
+const WRITES: [&str; 4] = ["INSERT", "UPDATE", "DELETE", "REPLACE"];
 
 /// The options of the driver.
 #[derive(Clone)]
@@ -149,36 +151,38 @@ impl Connection {
     fn exec(
         &mut self,
         sql: &str,
-        parameters: Vec<mysql::Value>,
+        parameters: &[Value],
         mut read: ReadAs<'_>,
         take: LendRow<'_>,
         is_alone: bool,
     ) -> Result<WriteCount, Failure> {
         // The server would close the connection instead of an answer.
-        let bytes = sql.len() + parameters.iter().map(bytes_of).sum::<usize>() + PACKET_HEAD;
+        let bytes = sql.len() + self.bytes_of_all(parameters);
         if bytes > self.packet_max {
             return Err(Failure::too_large(bytes, self.packet_max));
         }
-        if let Some(statement) = self.prepared(sql, &parameters, bytes)?
+        if let Some(statement) = self.prepared(sql, parameters, bytes)?
             && let Some(pipeline) = &mut self.pipeline
         {
             let mut rows = LentRows { read, reader: None, is_wanted: true, take };
             let done = match is_alone {
-                true => pipeline.execute_read_only(&statement, &parameters, &mut rows),
+                true => pipeline.execute_read_only(&statement, parameters, &mut rows),
                 false => pipeline
                     .execute(&statement, &[parameters], &mut rows)
-                    .map(|done| done.into_iter().collect()),
+                    .map(|mut done| done.pop().unwrap_or(Ok(WriteCount::default()))),
             };
             self.is_broken |= pipeline.is_stale();
             let done = done.map_err(|error| Failure::of(&error.into())).and_then(|done| done);
-            return self.note(done.map(|()| WriteCount::default()));
+            return self.note(done);
         }
         if is_alone {
             self.drop_rows("START TRANSACTION READ ONLY")?;
         }
         let parameters = match parameters.is_empty() {
             true => Params::Empty,
-            false => Params::Positional(parameters),
+            false => Params::Positional(
+                parameters.iter().map(|value| parameter(value.as_ref())).collect(),
+            ),
         };
         let done = match self.conn.exec_iter(sql, parameters) {
             Err(error) => Err(Failure::of(&error)),
@@ -198,12 +202,16 @@ impl Connection {
         done
     }
 
-    /// Prepares a statement that is executed without the driver: one that returns rows, on a plain
-    /// connection.
+    /// Returns the bytes of a request with these parameters, at most.
+    fn bytes_of_all(&self, parameters: &[Value]) -> usize {
+        parameters.iter().map(|value| self.bytes_of(value)).sum::<usize>() + PACKET_HEAD
+    }
+
+    /// Prepares a statement that is executed without the driver, on a plain connection.
     fn prepared(
         &mut self,
         sql: &str,
-        parameters: &[mysql::Value],
+        parameters: &[Value],
         bytes: usize,
     ) -> Result<Option<Statement>, Failure> {
         if self.pipeline.is_none() {
@@ -213,12 +221,15 @@ impl Connection {
             Ok(statement) => statement,
             Err(error) => return self.note(Err(Failure::of(&error))),
         };
-        if statement.num_columns() == 0 || usize::from(statement.num_params()) != parameters.len() {
+        let returns_rows = statement.num_columns() > 0;
+        // Others may return several results.
+        let is_simple = returns_rows || WRITES.iter().any(|word| sql.starts_with(word));
+        if !is_simple || usize::from(statement.num_params()) != parameters.len() {
             return Ok(None);
         }
         if bytes > PIPELINE_BYTES_MAX {
             // The server leaves out the descriptions of columns that it sends to the driver here.
-            self.is_broken = true;
+            self.is_broken |= returns_rows;
             return Ok(None);
         }
         Ok(Some(statement))
@@ -228,21 +239,19 @@ impl Connection {
     fn exec_each(
         &mut self,
         sql: &str,
-        parameters: &[Vec<mysql::Value>],
+        parameters: &[Vec<Value>],
         forms: &[ValueForm],
         take: &mut dyn FnMut(usize, &[Option<ValueRef<'_>>]),
     ) -> Result<Vec<Result<(), Failure>>, Failure> {
-        let bytes = |one: &Vec<mysql::Value>| one.iter().map(bytes_of).sum::<usize>() + PACKET_HEAD;
-        let most = parameters.iter().map(bytes).max().unwrap_or(0);
+        let most = parameters.iter().map(|one| self.bytes_of_all(one)).max().unwrap_or(0);
         let is_small = most <= self.packet_max.min(PIPELINE_BYTES_MAX);
         let Some(pipeline) = self.pipeline.as_mut().filter(|_| is_small) else {
-            let run = |(at, parameters): (usize, &Vec<mysql::Value>)| {
+            let run = |(at, parameters): (usize, &Vec<Value>)| {
                 let mut take = |row: &[Option<ValueRef<'_>>]| {
                     take(at, row);
                     true
                 };
-                let read = ReadAs::Forms(forms);
-                self.exec(sql, parameters.clone(), read, &mut take, false).map(drop)
+                self.exec(sql, parameters, ReadAs::Forms(forms), &mut take, false).map(drop)
             };
             return Ok(parameters.iter().enumerate().map(run).collect());
         };
@@ -257,7 +266,7 @@ impl Connection {
         for one in done.iter().filter_map(|one| one.as_ref().err()) {
             self.is_broken |= one.is_of_connection();
         }
-        Ok(done)
+        Ok(done.into_iter().map(|one| one.map(drop)).collect())
     }
 
     fn note<T>(&mut self, done: Result<T, Failure>) -> Result<T, Failure> {
@@ -310,7 +319,6 @@ impl SqlConnection for Connection {
         read: ReadAs<'_>,
         take: LendRow<'_>,
     ) -> Result<WriteCount, SqlFailure> {
-        let parameters = parameters.iter().map(|value| parameter(value.as_ref())).collect();
         self.exec(sql, parameters, read, take, false).map_err(|failure| fault::of(&failure))
     }
 
@@ -321,7 +329,6 @@ impl SqlConnection for Connection {
         read: ReadAs<'_>,
         take: LendRow<'_>,
     ) -> Result<WriteCount, SqlFailure> {
-        let parameters = parameters.iter().map(|value| parameter(value.as_ref())).collect();
         self.exec(sql, parameters, read, take, true).map_err(|failure| fault::of(&failure))
     }
 
@@ -332,9 +339,7 @@ impl SqlConnection for Connection {
         forms: &[ValueForm],
         take: &mut dyn FnMut(usize, &[Option<ValueRef<'_>>]),
     ) -> Vec<Result<(), SqlFailure>> {
-        let of = |one: &Vec<Value>| one.iter().map(|value| parameter(value.as_ref())).collect();
-        let all: Vec<Vec<mysql::Value>> = parameters.iter().map(of).collect();
-        match self.exec_each(sql, &all, forms, take) {
+        match self.exec_each(sql, parameters, forms, take) {
             Ok(done) => {
                 let of = |one: Result<(), Failure>| one.map_err(|failure| fault::of(&failure));
                 done.into_iter().map(of).collect()

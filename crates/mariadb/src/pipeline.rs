@@ -1,36 +1,32 @@
-//! Executions of a prepared statement that returns rows: one, or several that are sent together.
+//! Executions of a prepared statement: one, or several that are sent together.
 //!
 //! The driver waits for the answer of each statement before it sends the next one. The server reads
 //! its socket only between statements, and so executes several that have arrived, one after the other.
 //! Here their packets are written to a second handle of the driver's socket, while the driver has
-//! nothing in flight: connecting, authentication and all other statements are the driver's. The rows
-//! are read in place, where the driver would copy each value.
+//! nothing in flight: connecting, authentication and all other statements are the driver's. Values are
+//! written and read in place, where the driver would copy each of them.
 
 use std::collections::HashMap;
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use mysql::{Column, Conn, Statement, Value as Parameter};
+use marmota_blocking::WriteCount;
+use marmota_model::Value;
+use mysql::consts::StatusFlags;
+use mysql::{Column, Conn, Statement};
 use mysql_common::io::{ParseBuf, ReadMysqlExt as _};
-use mysql_common::packets::ComStmtExecuteRequestBuilder;
-use mysql_common::proto::MySerialize as _;
 
 use crate::fault::Failure;
+use crate::request::{HEAD, PACKET_MAX, add_execution, add_query};
 use crate::socket::second_handle;
 
 /// The most bytes of requests in flight. The socket's buffers hold more, so that writing never waits
 /// for the server, which may itself wait until its answers are read.
 const REQUESTS_MAX: usize = 16 << 10;
-/// The longest payload of a packet; one of this length continues in the next.
-const PACKET_MAX: usize = 0xff_ff_ff;
-const HEAD: usize = 4;
 const READ_BYTES: usize = 16 << 10;
-
 /// The most statements whose results have other columns than the driver knows.
 const DESCRIBED_MAX: usize = 128;
-/// The command with the text of a statement.
-const QUERY: u8 = 3;
 /// Statements around one that must not change rows.
 const READ_ONLY: [&str; 2] = ["START TRANSACTION READ ONLY", "ROLLBACK"];
 
@@ -80,9 +76,9 @@ impl Pipeline {
     pub(crate) fn execute(
         &mut self,
         statement: &Statement,
-        parameters: &[Vec<Parameter>],
+        parameters: &[impl AsRef<[Value]>],
         take: &mut dyn TakeRows,
-    ) -> io::Result<Vec<Result<(), Failure>>> {
+    ) -> io::Result<Vec<Result<WriteCount, Failure>>> {
         let mut done = Vec::with_capacity(parameters.len());
         let mut requests = Vec::new();
         let mut sent = 0;
@@ -90,7 +86,7 @@ impl Pipeline {
             requests.clear();
             while sent < parameters.len() && (requests.is_empty() || requests.len() < REQUESTS_MAX)
             {
-                add_request(&mut requests, statement.id(), &parameters[sent])?;
+                add_execution(&mut requests, statement.id(), parameters[sent].as_ref())?;
                 sent += 1;
             }
             self.socket.write_all(&requests)?;
@@ -108,18 +104,18 @@ impl Pipeline {
     pub(crate) fn execute_read_only(
         &mut self,
         statement: &Statement,
-        parameters: &[Parameter],
+        parameters: &[Value],
         take: &mut dyn TakeRows,
-    ) -> io::Result<Result<(), Failure>> {
+    ) -> io::Result<Result<WriteCount, Failure>> {
         let mut requests = Vec::new();
         add_query(&mut requests, READ_ONLY[0])?;
-        add_request(&mut requests, statement.id(), parameters)?;
+        add_execution(&mut requests, statement.id(), parameters)?;
         add_query(&mut requests, READ_ONLY[1])?;
         self.socket.write_all(&requests)?;
         let begun = self.answer(None, 0, take)?;
         let done = self.answer(Some(statement), 0, take)?;
         let ended = self.answer(None, 0, take)?;
-        Ok(begun.and(done).and(ended))
+        Ok(begun.and(done).and_then(|done| ended.map(|_| done)))
     }
 
     /// Reads the answer to one request: without a statement, to a text that returns no rows.
@@ -128,11 +124,11 @@ impl Pipeline {
         statement: Option<&Statement>,
         number: usize,
         take: &mut dyn TakeRows,
-    ) -> io::Result<Result<(), Failure>> {
+    ) -> io::Result<Result<WriteCount, Failure>> {
         self.next_packet()?;
         match self.packet.first() {
             Some(0xff) => return Ok(Err(self.failure())),
-            Some(0x00) => return Ok(Ok(())),
+            Some(0x00) => return self.written().map(Ok),
             _ => {}
         }
         let statement = statement.ok_or_else(invalid)?;
@@ -161,7 +157,11 @@ impl Pipeline {
             self.next_packet()?;
             match self.packet.first() {
                 Some(0xff) => return Ok(Err(self.failure())),
-                Some(0xfe) if self.packet.len() < 9 => return Ok(Ok(())),
+                Some(0xfe) if self.packet.len() < 9 => {
+                    // The number of warnings comes first.
+                    check_last(self.packet.get(3..))?;
+                    return Ok(Ok(WriteCount::default()));
+                }
                 _ => {}
             }
             take.row(number, &columns, &self.packet)?;
@@ -204,6 +204,14 @@ impl Pipeline {
         Ok(())
     }
 
+    /// Returns the counts in the current packet.
+    fn written(&self) -> io::Result<WriteCount> {
+        let mut rest = self.packet.get(1..).unwrap_or_default();
+        let (rows, id) = (rest.read_lenenc_int()?, rest.read_lenenc_int()?);
+        check_last(Some(rest))?;
+        Ok(WriteCount { rows, id })
+    }
+
     /// Returns the refusal in the current packet.
     #[cold]
     fn failure(&self) -> Failure {
@@ -217,27 +225,14 @@ impl Pipeline {
     }
 }
 
-/// Adds a request to execute a statement.
-fn add_request(requests: &mut Vec<u8>, statement: u32, parameters: &[Parameter]) -> io::Result<()> {
-    let (request, as_long_data) = ComStmtExecuteRequestBuilder::new(statement).build(parameters);
-    let start = requests.len();
-    requests.extend_from_slice(&[0; HEAD]);
-    request.serialize(requests);
-    let length = requests.len() - start - HEAD;
-    if as_long_data || length >= PACKET_MAX {
-        return Err(io::ErrorKind::InvalidInput.into());
+/// Checks that no other result follows.
+fn check_last(status: Option<&[u8]>) -> io::Result<()> {
+    let Some(&[low, high, ..]) = status else { return Err(invalid()) };
+    let status = StatusFlags::from_bits_truncate(u16::from_le_bytes([low, high]));
+    match status.contains(StatusFlags::SERVER_MORE_RESULTS_EXISTS) {
+        true => Err(invalid()),
+        false => Ok(()),
     }
-    let length = u32::try_from(length).map_err(|_| invalid())?.to_le_bytes();
-    requests[start..start + 3].copy_from_slice(&length[..3]);
-    Ok(())
-}
-
-/// Adds a request to execute a text without parameters.
-fn add_query(requests: &mut Vec<u8>, sql: &str) -> io::Result<()> {
-    let length = u8::try_from(sql.len() + 1).map_err(|_| invalid())?;
-    requests.extend_from_slice(&[length, 0, 0, 0, QUERY]);
-    requests.extend_from_slice(sql.as_bytes());
-    Ok(())
 }
 
 #[cold]

@@ -27,14 +27,6 @@ pub(crate) fn parameter(value: ValueRef<'_>) -> Parameter {
     }
 }
 
-/// Returns the number of bytes of a parameter, at most.
-pub(crate) fn bytes_of(parameter: &Parameter) -> usize {
-    match parameter {
-        Parameter::Bytes(bytes) => bytes.len() + 11,
-        _ => 15,
-    }
-}
-
 /// The type of a computed column, as far as the driver's value does not have it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ComputedType {
