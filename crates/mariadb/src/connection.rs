@@ -10,7 +10,7 @@ use marmota_model::{Result, Value, ValueForm, ValueRef};
 use marmota_sql::TargetServer;
 use mysql::consts::CapabilityFlags;
 use mysql::prelude::Queryable as _;
-use mysql::{Column, Conn, Opts, OptsBuilder, Params, Statement};
+use mysql::{Column, Conn, Opts, OptsBuilder, Params, SslOpts, Statement};
 
 use crate::fault::{self, Failure, invalid};
 use crate::pipeline::{Pipeline, TakeRows};
@@ -33,8 +33,8 @@ const WRITES: [&str; 4] = ["INSERT", "UPDATE", "DELETE", "REPLACE"];
 pub(crate) struct DriverOptions(Opts);
 
 impl DriverOptions {
-    /// Parses a URL that begins with `mysql:`.
-    pub(crate) fn parse(url: &str) -> Result<Self> {
+    /// Parses a URL that begins with `mysql:`; with TLS if there are options for it.
+    pub(crate) fn parse(url: &str, tls: Option<SslOpts>) -> Result<Self> {
         // Errors of the driver name a parameter, never the password.
         let parsed = Opts::from_url(url).map_err(|error| invalid(&error.to_string()))?;
         if parsed.get_db_name().is_none_or(str::is_empty) {
@@ -43,6 +43,7 @@ impl DriverOptions {
         let flags = CapabilityFlags::CLIENT_FOUND_ROWS;
         let options = OptsBuilder::from_opts(parsed)
             .additional_capabilities(flags)
+            .ssl_opts(tls)
             .tcp_connect_timeout(Some(CONNECT_TIMEOUT))
             .stmt_cache_size(STATEMENTS_MAX)
             // A server that cannot be reached any more is noticed after 30 seconds.
@@ -72,7 +73,7 @@ impl DriverOptions {
     }
 
     /// Returns true if connections are neither encrypted nor compressed.
-    fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         self.0.get_ssl_opts().is_none() && self.0.get_compress().is_none()
     }
 
