@@ -12,6 +12,7 @@ mod measure;
 mod progress;
 mod record;
 mod report;
+mod servers;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,9 +39,13 @@ struct Orm {
     /// Rounds; the report shows medians
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
-    /// Measure only these engines
+    /// Measure only these engines; the server of one is started
     #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = Engine::parse)]
     engine: Vec<Engine>,
+    /// Start servers of PostgreSQL and MariaDB, and measure them, too, also over ODBC; those that are
+    /// not installed are named
+    #[arg(long)]
+    servers: bool,
     /// Measure this database, too; it must have no rows in a table `person`
     #[arg(long, value_name = "NAME=URL", value_parser = Engine::parse_database)]
     database: Vec<Engine>,
@@ -90,7 +95,8 @@ impl Orm {
         let has = |part| self.part.is_empty() || self.part.contains(&part);
         let mut report = Report::new(self.rows, self.rounds, &folder.0);
         if has(Part::Engines) {
-            report.engines = measure::engines(&self.engines(), &self.scale(), &folder.0)?;
+            let measured = measure::engines(&self.engines(), &self.scale(), &folder.0)?;
+            (report.engines, report.missing) = measured;
         }
         let time = Duration::from_millis(self.limit_ms.into());
         if has(Part::Durable) {
@@ -104,12 +110,20 @@ impl Orm {
         }
         let json = serde_json::to_value(&report)?;
         self.output.report(|| json, || report.to_string())?;
-        Ok(ExitCode::SUCCESS)
+        let is_named = |missing: &measure::MissingEngine| {
+            self.engine.iter().chain(&self.database).any(|engine| engine.name == missing.engine)
+        };
+        match report.missing.iter().any(is_named) {
+            true => Ok(ExitCode::FAILURE),
+            false => Ok(ExitCode::SUCCESS),
+        }
     }
 
     fn engines(&self) -> Vec<Engine> {
-        let named = |engine: &Engine| self.engine.is_empty() || self.engine.contains(engine);
-        Engine::all().into_iter().filter(named).chain(self.database.iter().cloned()).collect()
+        let is_named = |engine: &Engine| self.engine.contains(engine);
+        let own = Engine::all().into_iter().filter(|it| self.engine.is_empty() || is_named(it));
+        let servers = Engine::servers().into_iter().filter(|it| self.servers || is_named(it));
+        own.chain(servers).chain(self.database.iter().cloned()).collect()
     }
 
     fn scale(&self) -> measure::Scale {

@@ -6,7 +6,7 @@ mod rows;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
-use marmota_model::{Result, Value, ValueForm};
+use marmota_model::{Result, ValueForm, ValueRef};
 use marmota_store::change::ChangeRecorder;
 
 use crate::connection::{ReadAs, SqlConnection, Transacting};
@@ -73,8 +73,8 @@ impl BlockingFeed {
             _ => self.rules.commit_all,
         };
         let mut number = None;
-        let mut take = |row: Vec<Option<Value>>| {
-            if let Some(Some(Value::Int(last))) = row.first() {
+        let mut take = |row: &[Option<ValueRef<'_>>]| {
+            if let Some(Some(ValueRef::Int(last))) = row.first() {
                 number = u64::try_from(*last).ok().and_then(NonZeroU64::new);
             }
             true

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use marmota_model::{Value, ValueForm};
+use marmota_model::{Value, ValueForm, ValueRef};
 use marmota_store::engine::Capability;
 
 use crate::dialect::Dialect;
@@ -60,6 +60,10 @@ pub enum ReadAs<'r> {
     Columns(&'r mut dyn FnMut(Vec<ColumnName>) -> Vec<Option<ValueForm>>),
 }
 
+/// Receives each row of a result, with `None` for a value that does not have its form. It returns
+/// false to end.
+pub type LendRow<'t> = &'t mut dyn FnMut(&[Option<ValueRef<'_>>]) -> bool;
+
 /// How the statements of a transaction see those of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transacting {
@@ -114,8 +118,7 @@ pub trait SqlConnection: Send {
     /// The refusal of the server.
     fn execute(&mut self, sql: &str) -> Result<(), SqlFailure>;
 
-    /// Executes a statement. `take` receives each row, with `None` for a value that does not have
-    /// the form, and returns false to end.
+    /// Executes a statement. `take` receives its rows.
     ///
     /// # Errors
     /// The refusal of the server.
@@ -124,8 +127,26 @@ pub trait SqlConnection: Send {
         sql: &str,
         parameters: &[Value],
         read: ReadAs<'_>,
-        take: &mut dyn FnMut(Vec<Option<Value>>) -> bool,
+        take: LendRow<'_>,
     ) -> Result<WriteCount, SqlFailure>;
+
+    /// Executes a statement that must not change rows, in a transaction of its own. A driver that can
+    /// sends all of it with one request.
+    ///
+    /// # Errors
+    /// The refusal of the server.
+    fn run_read_only(
+        &mut self,
+        sql: &str,
+        parameters: &[Value],
+        read: ReadAs<'_>,
+        take: LendRow<'_>,
+    ) -> Result<WriteCount, SqlFailure> {
+        self.begin(Transacting::ReadOnly)?;
+        let done = self.run(sql, parameters, read, take);
+        let ended = self.end(false);
+        done.and_then(|done| ended.map(|()| done))
+    }
 
     /// Executes a statement once for each list of parameters; returns the result of each. `take`
     /// receives the number of the execution, and a row as in [`Self::run`]. A driver that can
@@ -135,10 +156,10 @@ pub trait SqlConnection: Send {
         sql: &str,
         parameters: &[Vec<Value>],
         forms: &[ValueForm],
-        take: &mut dyn FnMut(usize, Vec<Option<Value>>),
+        take: &mut dyn FnMut(usize, &[Option<ValueRef<'_>>]),
     ) -> Vec<Result<(), SqlFailure>> {
         let run = |(at, parameters): (usize, &Vec<Value>)| {
-            let mut take = |row| {
+            let mut take = |row: &[Option<ValueRef<'_>>]| {
                 take(at, row);
                 true
             };

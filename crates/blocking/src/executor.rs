@@ -338,8 +338,8 @@ impl<'c> SqlExecutor<'c> {
     /// Executes a statement; returns its rows of integers, of which there are few.
     fn integers(&mut self, sql: &Sql) -> Result<Vec<Option<i64>>, SqlFailure> {
         let mut rows = Vec::new();
-        let mut take = |row: Vec<Option<Value>>| {
-            rows.push(row.into_iter().next().flatten().and_then(|value| value.as_ref().as_int()));
+        let mut take = |row: &[Option<ValueRef<'_>>]| {
+            rows.push(row.first().copied().flatten().and_then(|value| value.as_int()));
             true
         };
         let forms = ReadAs::Forms(&[ValueForm::Int]);

@@ -19,7 +19,9 @@ mod session;
 mod shared;
 mod statement;
 
-pub use connection::{BlockingDriver, ColumnName, ReadAs, SqlConnection, Transacting, WriteCount};
+pub use connection::{
+    BlockingDriver, ColumnName, LendRow, ReadAs, SqlConnection, Transacting, WriteCount,
+};
 pub use dialect::Dialect;
 pub use engine::{BlockingEngine, BlockingOptions};
 pub use failure::{FailureCause, SqlFailure};

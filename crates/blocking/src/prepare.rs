@@ -13,7 +13,7 @@ mod layout;
 
 use std::sync::Arc;
 
-use marmota_model::{Error, ErrorKind, Result, Table, Value, ValueForm};
+use marmota_model::{Error, ErrorKind, Result, Table, ValueForm, ValueRef};
 use marmota_store::plan::{Destructive, Plan, PlanStep, TableChange};
 
 use crate::connection::{ReadAs, SqlConnection};
@@ -92,12 +92,12 @@ impl Preparing<'_> {
 
     /// Reads this number of columns as texts; NULL is empty.
     fn query(&mut self, sql: &str, columns: usize, mut take: impl FnMut(&[String])) -> Result<()> {
-        let mut each = |row: Vec<Option<Value>>| {
-            let text = |value| match value {
-                Some(Value::Text(text)) => text,
+        let mut each = |row: &[Option<ValueRef<'_>>]| {
+            let text = |value: &_| match value {
+                Some(ValueRef::Text(text)) => (*text).to_owned(),
                 _ => String::new(),
             };
-            let row: Vec<String> = row.into_iter().map(text).collect();
+            let row: Vec<String> = row.iter().map(text).collect();
             take(&row);
             true
         };

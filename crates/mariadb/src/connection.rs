@@ -4,17 +4,18 @@ use std::time::Duration;
 
 use marmota_blocking::dialect::{self, ReturnedKey, WriteRules};
 use marmota_blocking::{
-    ColumnName, Dialect, ReadAs, SqlConnection, SqlFailure, Transacting, WriteCount,
+    Dialect, LendRow, ReadAs, SqlConnection, SqlFailure, Transacting, WriteCount,
 };
-use marmota_model::{Result, Value, ValueForm};
+use marmota_model::{Result, Value, ValueForm, ValueRef};
 use marmota_sql::TargetServer;
 use mysql::consts::CapabilityFlags;
 use mysql::prelude::Queryable as _;
-use mysql::{Conn, Opts, OptsBuilder, Params};
+use mysql::{Column, Conn, Opts, OptsBuilder, Params, SslOpts, Statement};
 
 use crate::fault::{self, Failure, invalid};
-use crate::pipeline::Pipeline;
-use crate::value::{self, ComputedType, bytes_of, cell};
+use crate::pipeline::{Pipeline, TakeRows};
+use crate::row::{Cell, cells};
+use crate::value::{RowReader, parameter};
 
 /// The longest time to wait for a connection to be accepted.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -22,13 +23,18 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const PACKET_HEAD: usize = 64;
 /// The number of statements that a connection keeps prepared.
 const STATEMENTS_MAX: usize = 128;
+/// The most bytes of the parameters of a statement that is executed without the driver: one packet.
+const PIPELINE_BYTES_MAX: usize = 8 << 20;
+/// The first words of statements with one result that may have no rows.
+const WRITES: [&str; 4] = ["INSERT", "UPDATE", "DELETE", "REPLACE"];
+
 /// The options of the driver.
 #[derive(Clone)]
 pub(crate) struct DriverOptions(Opts);
 
 impl DriverOptions {
-    /// Parses a URL that begins with `mysql:`.
-    pub(crate) fn parse(url: &str) -> Result<Self> {
+    /// Parses a URL that begins with `mysql:`; with TLS if there are options for it.
+    pub(crate) fn parse(url: &str, tls: Option<SslOpts>) -> Result<Self> {
         // Errors of the driver name a parameter, never the password.
         let parsed = Opts::from_url(url).map_err(|error| invalid(&error.to_string()))?;
         if parsed.get_db_name().is_none_or(str::is_empty) {
@@ -37,6 +43,7 @@ impl DriverOptions {
         let flags = CapabilityFlags::CLIENT_FOUND_ROWS;
         let options = OptsBuilder::from_opts(parsed)
             .additional_capabilities(flags)
+            .ssl_opts(tls)
             .tcp_connect_timeout(Some(CONNECT_TIMEOUT))
             .stmt_cache_size(STATEMENTS_MAX)
             // A server that cannot be reached any more is noticed after 30 seconds.
@@ -66,7 +73,7 @@ impl DriverOptions {
     }
 
     /// Returns true if connections are neither encrypted nor compressed.
-    fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         self.0.get_ssl_opts().is_none() && self.0.get_compress().is_none()
     }
 
@@ -141,22 +148,42 @@ impl Connection {
         self.note(done)
     }
 
-    /// Executes a prepared statement.
+    /// Executes a prepared statement; `is_alone` outside of a transaction, and without changes.
     fn exec(
         &mut self,
         sql: &str,
-        parameters: Vec<mysql::Value>,
-        read: ReadAs<'_>,
-        take: &mut dyn FnMut(Vec<Option<Value>>) -> bool,
+        parameters: &[Value],
+        mut read: ReadAs<'_>,
+        take: LendRow<'_>,
+        is_alone: bool,
     ) -> Result<WriteCount, Failure> {
         // The server would close the connection instead of an answer.
-        let bytes = sql.len() + parameters.iter().map(bytes_of).sum::<usize>() + PACKET_HEAD;
+        let bytes = sql.len() + self.bytes_of_all(parameters);
         if bytes > self.packet_max {
             return Err(Failure::too_large(bytes, self.packet_max));
         }
+        if let Some(statement) = self.prepared(sql, parameters, bytes)?
+            && let Some(pipeline) = &mut self.pipeline
+        {
+            let mut rows = LentRows { read, reader: None, is_wanted: true, take };
+            let done = match is_alone {
+                true => pipeline.execute_read_only(&statement, parameters, &mut rows),
+                false => pipeline
+                    .execute(&statement, &[parameters], &mut rows)
+                    .map(|mut done| done.pop().unwrap_or(Ok(WriteCount::default()))),
+            };
+            self.is_broken |= pipeline.is_stale();
+            let done = done.map_err(|error| Failure::of(&error.into())).and_then(|done| done);
+            return self.note(done);
+        }
+        if is_alone {
+            self.drop_rows("START TRANSACTION READ ONLY")?;
+        }
         let parameters = match parameters.is_empty() {
             true => Params::Empty,
-            false => Params::Positional(parameters),
+            false => Params::Positional(
+                parameters.iter().map(|value| parameter(value.as_ref())).collect(),
+            ),
         };
         let done = match self.conn.exec_iter(sql, parameters) {
             Err(error) => Err(Failure::of(&error)),
@@ -165,31 +192,67 @@ impl Connection {
                     rows: rows.affected_rows(),
                     id: rows.last_insert_id().unwrap_or(0),
                 };
-                each(rows, read, take).map(|()| written)
+                each(rows, &mut read, take).map(|()| written)
             }
         };
-        self.note(done)
+        let done = self.note(done);
+        if is_alone {
+            let ended = self.drop_rows("ROLLBACK");
+            return done.and_then(|done| ended.map(|()| done));
+        }
+        done
+    }
+
+    /// Returns the bytes of a request with these parameters, at most.
+    fn bytes_of_all(&self, parameters: &[Value]) -> usize {
+        parameters.iter().map(|value| self.bytes_of(value)).sum::<usize>() + PACKET_HEAD
+    }
+
+    /// Prepares a statement that is executed without the driver, on a plain connection.
+    fn prepared(
+        &mut self,
+        sql: &str,
+        parameters: &[Value],
+        bytes: usize,
+    ) -> Result<Option<Statement>, Failure> {
+        if self.pipeline.is_none() {
+            return Ok(None);
+        }
+        let statement = match self.conn.prep(sql) {
+            Ok(statement) => statement,
+            Err(error) => return self.note(Err(Failure::of(&error))),
+        };
+        let returns_rows = statement.num_columns() > 0;
+        // Others may return several results.
+        let is_simple = returns_rows || WRITES.iter().any(|word| sql.starts_with(word));
+        if !is_simple || usize::from(statement.num_params()) != parameters.len() {
+            return Ok(None);
+        }
+        if bytes > PIPELINE_BYTES_MAX {
+            // The server leaves out the descriptions of columns that it sends to the driver here.
+            self.is_broken |= returns_rows;
+            return Ok(None);
+        }
+        Ok(Some(statement))
     }
 
     /// Executes a prepared statement several times, with one request if the connection is plain.
     fn exec_each(
         &mut self,
         sql: &str,
-        parameters: &[Vec<mysql::Value>],
+        parameters: &[Vec<Value>],
         forms: &[ValueForm],
-        take: &mut dyn FnMut(usize, Vec<Option<Value>>),
+        take: &mut dyn FnMut(usize, &[Option<ValueRef<'_>>]),
     ) -> Result<Vec<Result<(), Failure>>, Failure> {
-        let is_small = |one: &Vec<mysql::Value>| {
-            one.iter().map(bytes_of).sum::<usize>() + PACKET_HEAD <= self.packet_max
-        };
-        let Some(pipeline) = self.pipeline.as_mut().filter(|_| parameters.iter().all(is_small))
-        else {
-            let run = |(at, parameters): (usize, &Vec<mysql::Value>)| {
-                let mut take = |row| {
+        let most = parameters.iter().map(|one| self.bytes_of_all(one)).max().unwrap_or(0);
+        let is_small = most <= self.packet_max.min(PIPELINE_BYTES_MAX);
+        let Some(pipeline) = self.pipeline.as_mut().filter(|_| is_small) else {
+            let run = |(at, parameters): (usize, &Vec<Value>)| {
+                let mut take = |row: &[Option<ValueRef<'_>>]| {
                     take(at, row);
                     true
                 };
-                self.exec(sql, parameters.clone(), ReadAs::Forms(forms), &mut take).map(drop)
+                self.exec(sql, parameters, ReadAs::Forms(forms), &mut take, false).map(drop)
             };
             return Ok(parameters.iter().enumerate().map(run).collect());
         };
@@ -197,17 +260,14 @@ impl Connection {
             Ok(statement) => statement,
             Err(error) => return self.note(Err(Failure::of(&error))),
         };
-        let mut read = |at, cells: Vec<mysql::Value>| {
-            let values = cells.into_iter().zip(forms);
-            take(at, values.map(|(cell, form)| value::read(*form, cell)).collect());
-        };
-        let done = pipeline.execute(&statement, parameters, &mut read);
+        let mut rows = NumberedRows { forms, reader: None, take };
+        let done = pipeline.execute(&statement, parameters, &mut rows);
         self.is_broken |= pipeline.is_stale();
         let done = self.note(done.map_err(|error| Failure::of(&error.into())))?;
         for one in done.iter().filter_map(|one| one.as_ref().err()) {
             self.is_broken |= one.is_of_connection();
         }
-        Ok(done)
+        Ok(done.into_iter().map(|one| one.map(drop)).collect())
     }
 
     fn note<T>(&mut self, done: Result<T, Failure>) -> Result<T, Failure> {
@@ -258,10 +318,19 @@ impl SqlConnection for Connection {
         sql: &str,
         parameters: &[Value],
         read: ReadAs<'_>,
-        take: &mut dyn FnMut(Vec<Option<Value>>) -> bool,
+        take: LendRow<'_>,
     ) -> Result<WriteCount, SqlFailure> {
-        let parameters = parameters.iter().map(|value| cell(value.as_ref())).collect();
-        self.exec(sql, parameters, read, take).map_err(|failure| fault::of(&failure))
+        self.exec(sql, parameters, read, take, false).map_err(|failure| fault::of(&failure))
+    }
+
+    fn run_read_only(
+        &mut self,
+        sql: &str,
+        parameters: &[Value],
+        read: ReadAs<'_>,
+        take: LendRow<'_>,
+    ) -> Result<WriteCount, SqlFailure> {
+        self.exec(sql, parameters, read, take, true).map_err(|failure| fault::of(&failure))
     }
 
     fn run_each(
@@ -269,11 +338,9 @@ impl SqlConnection for Connection {
         sql: &str,
         parameters: &[Vec<Value>],
         forms: &[ValueForm],
-        take: &mut dyn FnMut(usize, Vec<Option<Value>>),
+        take: &mut dyn FnMut(usize, &[Option<ValueRef<'_>>]),
     ) -> Vec<Result<(), SqlFailure>> {
-        let cells = |one: &Vec<Value>| one.iter().map(|value| cell(value.as_ref())).collect();
-        let cells: Vec<Vec<mysql::Value>> = parameters.iter().map(cells).collect();
-        match self.exec_each(sql, &cells, forms, take) {
+        match self.exec_each(sql, parameters, forms, take) {
             Ok(done) => {
                 let of = |one: Result<(), Failure>| one.map_err(|failure| fault::of(&failure));
                 done.into_iter().map(of).collect()
@@ -283,38 +350,58 @@ impl SqlConnection for Connection {
     }
 }
 
-fn column_name(column: &mysql::Column) -> ColumnName {
-    ColumnName {
-        shown: column.name_str().into_owned(),
-        table: column.org_table_str().into_owned(),
-        column: column.org_name_str().into_owned(),
+/// Reads the rows of one execution.
+struct LentRows<'r, 't> {
+    read: ReadAs<'r>,
+    reader: Option<RowReader>,
+    is_wanted: bool,
+    take: LendRow<'t>,
+}
+
+impl TakeRows for LentRows<'_, '_> {
+    fn columns(&mut self, columns: &[Column]) {
+        self.reader = Some(RowReader::of(columns, &mut self.read));
+    }
+
+    fn row(&mut self, _: usize, columns: &[Column], packet: &[u8]) -> std::io::Result<()> {
+        if let Some(reader) = self.reader.as_ref().filter(|_| self.is_wanted) {
+            self.is_wanted = reader.lend(&cells(packet, columns)?, &mut *self.take);
+        }
+        Ok(())
+    }
+}
+
+/// Reads the rows of several executions of a statement.
+struct NumberedRows<'r> {
+    forms: &'r [ValueForm],
+    reader: Option<RowReader>,
+    take: &'r mut dyn FnMut(usize, &[Option<ValueRef<'_>>]),
+}
+
+impl TakeRows for NumberedRows<'_> {
+    fn columns(&mut self, columns: &[Column]) {
+        self.reader = Some(RowReader::of(columns, &mut ReadAs::Forms(self.forms)));
+    }
+
+    fn row(&mut self, number: usize, columns: &[Column], packet: &[u8]) -> std::io::Result<()> {
+        if let Some(reader) = &self.reader {
+            reader.lend(&cells(packet, columns)?, |row| (self.take)(number, row));
+        }
+        Ok(())
     }
 }
 
 /// Passes the rows of a result, each value in its form.
 fn each<T: mysql::prelude::Protocol>(
     rows: mysql::QueryResult<'_, '_, '_, T>,
-    read: ReadAs<'_>,
-    take: &mut dyn FnMut(Vec<Option<Value>>) -> bool,
+    read: &mut ReadAs<'_>,
+    take: LendRow<'_>,
 ) -> Result<(), Failure> {
-    let columns = rows.columns();
-    let columns = columns.as_ref();
-    let forms: Vec<Option<ValueForm>> = match read {
-        ReadAs::Forms(forms) => forms.iter().copied().map(Some).collect(),
-        ReadAs::Columns(_) if columns.is_empty() => Vec::new(),
-        ReadAs::Columns(choose) => choose(columns.iter().map(column_name).collect()),
-    };
-    let types: Vec<ComputedType> = columns.iter().map(ComputedType::of).collect();
+    let reader = RowReader::of(rows.columns().as_ref(), read);
     for row in rows {
-        let cells = row.map_err(|error| Failure::of(&error))?.unwrap();
-        let values = cells.into_iter().enumerate().map(|(at, cell)| {
-            match (forms.get(at).copied().flatten(), types.get(at)) {
-                (Some(form), _) => value::read(form, cell),
-                (None, Some(of)) => of.read(cell),
-                (None, None) => None,
-            }
-        });
-        if !take(values.collect()) {
+        let values = row.map_err(|error| Failure::of(&error))?.unwrap();
+        let cells: Vec<Cell<'_>> = values.iter().map(Cell::from).collect();
+        if !reader.lend(&cells, &mut *take) {
             break;
         }
     }

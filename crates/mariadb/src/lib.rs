@@ -17,6 +17,8 @@ mod engine;
 mod fault;
 mod options;
 mod pipeline;
+mod request;
+mod row;
 #[allow(unsafe_code, reason = "the driver gives the number of its socket only")]
 mod socket;
 #[cfg(feature = "temporary-server")]

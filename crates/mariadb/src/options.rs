@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use marmota_model::Result;
 use marmota_sql::{LastServer, TargetServer, split_servers};
+use mysql::SslOpts;
 
 use crate::connection::DriverOptions;
 use crate::fault::invalid;
 
-/// The parameters of the driver.
+/// The parameters of the connection to a server.
 const OF_DRIVER: [&str; 4] = ["socket", "require_ssl", "verify_ca", "verify_identity"];
 /// The default of [`MariadbOptions::connections_max`].
 const CONNECTIONS_MAX: usize = 64;
@@ -55,6 +56,7 @@ impl MariadbOptions {
         let (base, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (mut connections_max, mut lock_timeout) = (CONNECTIONS_MAX, LOCK_TIMEOUT);
         let (mut of_driver, mut target) = (Vec::new(), None);
+        let (mut requires_tls, mut verifies_ca, mut verifies_name) = (false, true, true);
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let number = |least: u32, most: u32| {
@@ -63,10 +65,17 @@ impl MariadbOptions {
                     invalid(&format!("`{name}={value}`: must be a number from {least} to {most}"))
                 })
             };
+            let flag = || {
+                let wrong = |_| invalid(&format!("`{name}={value}`: must be true or false"));
+                value.parse::<bool>().map_err(wrong)
+            };
             match name {
                 "connections_max" => connections_max = number(1, 10_000)? as usize,
                 "lock_timeout_s" => lock_timeout = Duration::from_secs(number(1, 3_600)?.into()),
                 "target_session_attrs" => target = Some(value),
+                "require_ssl" => requires_tls = flag()?,
+                "verify_ca" => verifies_ca = flag()?,
+                "verify_identity" => verifies_name = flag()?,
                 name if OF_DRIVER.contains(&name) => of_driver.push(pair),
                 name => {
                     let names = OF_DRIVER.join("`, `");
@@ -87,6 +96,11 @@ impl MariadbOptions {
         if servers.len() > 1 && of_driver.iter().any(|pair| pair.starts_with("socket=")) {
             return Err(invalid("`socket` names one server, and the URL has several"));
         }
+        let tls = requires_tls.then(|| {
+            SslOpts::default()
+                .with_danger_accept_invalid_certs(!verifies_ca)
+                .with_danger_skip_domain_validation(!verifies_name)
+        });
         let servers = servers.into_iter().map(|(host, port)| {
             if host.is_empty() {
                 return Err(invalid("it has an empty host"));
@@ -94,7 +108,8 @@ impl MariadbOptions {
             let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
             let port = if port.is_empty() { "3306" } else { port };
             let of_driver = of_driver.join("&");
-            DriverOptions::parse(&format!("mysql://{user}@{host}:{port}/{database}?{of_driver}"))
+            let url = format!("mysql://{user}@{host}:{port}/{database}?{of_driver}");
+            DriverOptions::parse(&url, tls.clone())
         });
         let servers = servers.collect::<Result<Vec<_>>>()?;
         let places: Vec<String> = servers.iter().map(DriverOptions::server).collect();
@@ -129,6 +144,7 @@ mod tests {
             ("mysql://a:secret@h/d?color=red", "`color` is not a parameter; there are"),
             ("mysql://a:secret@h", "database"),
             ("http://a:secret@h/d", "mariadb://"),
+            ("mariadb://a:secret@h/d?require_ssl=yes", "must be true or false"),
             ("mariadb://a:secret@h,,i/d", "empty host"),
             ("mariadb://a:secret@h,i:x/d", "port"),
             ("mariadb://a:secret@h,[::1/d", "`]`"),
@@ -140,6 +156,13 @@ mod tests {
             assert!(error.message().contains(part), "{error}");
             assert!(!error.message().contains("secret"), "{error}");
         }
+    }
+
+    #[test]
+    fn tls_is_used_if_it_is_required() {
+        let is_plain = |url: &str| MariadbOptions::parse(url).unwrap().servers[0].is_plain();
+        assert!(is_plain("mariadb://a:b@h/d?require_ssl=false&verify_ca=true"));
+        assert!(!is_plain("mariadb://a:b@h/d?require_ssl=true&verify_identity=false"));
     }
 
     #[test]

@@ -1,34 +1,46 @@
-//! Executions of one prepared statement that are sent together.
+//! Executions of a prepared statement: one, or several that are sent together.
 //!
 //! The driver waits for the answer of each statement before it sends the next one. The server reads
 //! its socket only between statements, and so executes several that have arrived, one after the other.
 //! Here their packets are written to a second handle of the driver's socket, while the driver has
-//! nothing in flight: connecting, authentication and all other statements are the driver's.
+//! nothing in flight: connecting, authentication and all other statements are the driver's. Values are
+//! written and read in place, where the driver would copy each of them.
 
+use std::collections::HashMap;
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
 
-use mysql::{Column, Conn, Statement, Value as Cell};
+use marmota_blocking::WriteCount;
+use marmota_model::Value;
+use mysql::consts::StatusFlags;
+use mysql::{Column, Conn, Statement};
 use mysql_common::io::{ParseBuf, ReadMysqlExt as _};
-use mysql_common::packets::ComStmtExecuteRequestBuilder;
-use mysql_common::proto::{Binary, MySerialize as _};
-use mysql_common::row::RowDeserializer;
-use mysql_common::value::ServerSide;
 
 use crate::fault::Failure;
+use crate::request::{HEAD, PACKET_MAX, add_execution, add_query};
 use crate::socket::second_handle;
 
 /// The most bytes of requests in flight. The socket's buffers hold more, so that writing never waits
 /// for the server, which may itself wait until its answers are read.
 const REQUESTS_MAX: usize = 16 << 10;
-/// The longest payload of a packet; one of this length continues in the next.
-const PACKET_MAX: usize = 0xff_ff_ff;
-const HEAD: usize = 4;
 const READ_BYTES: usize = 16 << 10;
+/// The most statements whose results have other columns than the driver knows.
+const DESCRIBED_MAX: usize = 128;
+/// Statements around one that must not change rows.
+const READ_ONLY: [&str; 2] = ["START TRANSACTION READ ONLY", "ROLLBACK"];
 
-/// Receives the number of an execution and a row.
-pub(crate) type TakeRow<'t> = dyn FnMut(usize, Vec<Cell>) + 't;
+/// Receives what an execution returns.
+pub(crate) trait TakeRows {
+    /// Receives the columns, before the first row of each execution.
+    fn columns(&mut self, columns: &[Column]);
+
+    /// Receives the number of an execution, the columns, and the packet with a row.
+    ///
+    /// # Errors
+    /// The packet is invalid.
+    fn row(&mut self, number: usize, columns: &[Column], packet: &[u8]) -> io::Result<()>;
+}
 
 /// The socket of a connection that is neither encrypted nor compressed.
 pub(crate) struct Pipeline {
@@ -38,14 +50,18 @@ pub(crate) struct Pipeline {
     at: usize,
     /// The payload of the current packet.
     packet: Vec<u8>,
-    /// True if the server described other columns than the driver knows.
+    /// The columns of statements, by their numbers, if the server described others than the driver
+    /// knows.
+    described: HashMap<u32, Arc<[Column]>>,
+    /// True if there are too many of them.
     is_stale: bool,
 }
 
 impl Pipeline {
     pub(crate) fn of(conn: &Conn) -> io::Result<Self> {
-        let (read, packet) = (Vec::new(), Vec::new());
-        Ok(Self { socket: second_handle(conn)?, read, at: 0, packet, is_stale: false })
+        let (read, packet, described) = (Vec::new(), Vec::new(), HashMap::new());
+        let socket = second_handle(conn)?;
+        Ok(Self { socket, read, at: 0, packet, described, is_stale: false })
     }
 
     /// Returns true if the connection must not be used again.
@@ -60,41 +76,64 @@ impl Pipeline {
     pub(crate) fn execute(
         &mut self,
         statement: &Statement,
-        parameters: &[Vec<Cell>],
-        take: &mut TakeRow<'_>,
-    ) -> io::Result<Vec<Result<(), Failure>>> {
+        parameters: &[impl AsRef<[Value]>],
+        take: &mut dyn TakeRows,
+    ) -> io::Result<Vec<Result<WriteCount, Failure>>> {
         let mut done = Vec::with_capacity(parameters.len());
-        let mut columns = statement.columns();
         let mut requests = Vec::new();
         let mut sent = 0;
         while done.len() < parameters.len() {
             requests.clear();
             while sent < parameters.len() && (requests.is_empty() || requests.len() < REQUESTS_MAX)
             {
-                add_request(&mut requests, statement.id(), &parameters[sent])?;
+                add_execution(&mut requests, statement.id(), parameters[sent].as_ref())?;
                 sent += 1;
             }
             self.socket.write_all(&requests)?;
             while done.len() < sent {
-                let number = done.len();
-                done.push(self.answer(&mut columns, &mut |row| take(number, row))?);
+                done.push(self.answer(Some(statement), done.len(), take)?);
             }
         }
         Ok(done)
     }
 
-    /// Reads the answer of one execution.
+    /// Executes a statement that must not change rows, outside of a transaction.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub(crate) fn execute_read_only(
+        &mut self,
+        statement: &Statement,
+        parameters: &[Value],
+        take: &mut dyn TakeRows,
+    ) -> io::Result<Result<WriteCount, Failure>> {
+        let mut requests = Vec::new();
+        add_query(&mut requests, READ_ONLY[0])?;
+        add_execution(&mut requests, statement.id(), parameters)?;
+        add_query(&mut requests, READ_ONLY[1])?;
+        self.socket.write_all(&requests)?;
+        let begun = self.answer(None, 0, take)?;
+        let done = self.answer(Some(statement), 0, take)?;
+        let ended = self.answer(None, 0, take)?;
+        Ok(begun.and(done).and_then(|done| ended.map(|_| done)))
+    }
+
+    /// Reads the answer to one request: without a statement, to a text that returns no rows.
     fn answer(
         &mut self,
-        columns: &mut Arc<[Column]>,
-        take: &mut dyn FnMut(Vec<Cell>),
-    ) -> io::Result<Result<(), Failure>> {
+        statement: Option<&Statement>,
+        number: usize,
+        take: &mut dyn TakeRows,
+    ) -> io::Result<Result<WriteCount, Failure>> {
         self.next_packet()?;
         match self.packet.first() {
             Some(0xff) => return Ok(Err(self.failure())),
-            Some(0x00) => return Ok(Ok(())),
+            Some(0x00) => return self.written().map(Ok),
             _ => {}
         }
+        let statement = statement.ok_or_else(invalid)?;
+        let known = self.described.get(&statement.id()).map(Arc::clone);
+        let mut columns = known.unwrap_or_else(|| statement.columns());
         let mut head = &self.packet[..];
         let count = usize::try_from(head.read_lenenc_int()?).map_err(|_| invalid())?;
         // MariaDB leaves out descriptions that it has sent before.
@@ -104,21 +143,28 @@ impl Pipeline {
                 self.next_packet()?;
                 described.push(ParseBuf(&self.packet).parse::<Column>(())?);
             }
-            let form = |column: &Column| (column.column_type(), column.flags());
-            self.is_stale |= !described.iter().map(form).eq(columns.iter().map(form));
-            *columns = described.into();
+            let form = |it: &Column| (it.column_type(), it.flags(), it.character_set());
+            let is_known = described.iter().map(form).eq(columns.iter().map(form));
+            columns = described.into();
+            if !is_known {
+                self.is_stale |= self.described.len() >= DESCRIBED_MAX;
+                self.described.insert(statement.id(), Arc::clone(&columns));
+            }
         }
         self.next_packet()?;
+        take.columns(&columns);
         loop {
             self.next_packet()?;
             match self.packet.first() {
                 Some(0xff) => return Ok(Err(self.failure())),
-                Some(0xfe) if self.packet.len() < 9 => return Ok(Ok(())),
+                Some(0xfe) if self.packet.len() < 9 => {
+                    // The number of warnings comes first.
+                    check_last(self.packet.get(3..))?;
+                    return Ok(Ok(WriteCount::default()));
+                }
                 _ => {}
             }
-            let row = ParseBuf(&self.packet)
-                .parse::<RowDeserializer<ServerSide, Binary>>(Arc::clone(columns))?;
-            take(row.into_inner().unwrap());
+            take.row(number, &columns, &self.packet)?;
         }
     }
 
@@ -158,6 +204,14 @@ impl Pipeline {
         Ok(())
     }
 
+    /// Returns the counts in the current packet.
+    fn written(&self) -> io::Result<WriteCount> {
+        let mut rest = self.packet.get(1..).unwrap_or_default();
+        let (rows, id) = (rest.read_lenenc_int()?, rest.read_lenenc_int()?);
+        check_last(Some(rest))?;
+        Ok(WriteCount { rows, id })
+    }
+
     /// Returns the refusal in the current packet.
     #[cold]
     fn failure(&self) -> Failure {
@@ -171,19 +225,14 @@ impl Pipeline {
     }
 }
 
-/// Adds a request to execute a statement.
-fn add_request(requests: &mut Vec<u8>, statement: u32, parameters: &[Cell]) -> io::Result<()> {
-    let (request, as_long_data) = ComStmtExecuteRequestBuilder::new(statement).build(parameters);
-    let start = requests.len();
-    requests.extend_from_slice(&[0; HEAD]);
-    request.serialize(requests);
-    let length = requests.len() - start - HEAD;
-    if as_long_data || length >= PACKET_MAX {
-        return Err(io::ErrorKind::InvalidInput.into());
+/// Checks that no other result follows.
+fn check_last(status: Option<&[u8]>) -> io::Result<()> {
+    let Some(&[low, high, ..]) = status else { return Err(invalid()) };
+    let status = StatusFlags::from_bits_truncate(u16::from_le_bytes([low, high]));
+    match status.contains(StatusFlags::SERVER_MORE_RESULTS_EXISTS) {
+        true => Err(invalid()),
+        false => Ok(()),
     }
-    let length = u32::try_from(length).map_err(|_| invalid())?.to_le_bytes();
-    requests[start..start + 3].copy_from_slice(&length[..3]);
-    Ok(())
 }
 
 #[cold]

@@ -7,8 +7,10 @@ mod results;
 use std::time::Duration;
 
 use marmota_blocking::dialect::{Dialect, FIREBIRD, MARIADB, MYSQL, ORACLE, POSTGRES, SQL_SERVER};
-use marmota_blocking::{FailureCause, ReadAs, SqlConnection, SqlFailure, Transacting, WriteCount};
-use marmota_model::{ErrorKind, Value, ValueForm};
+use marmota_blocking::{
+    FailureCause, LendRow, ReadAs, SqlConnection, SqlFailure, Transacting, WriteCount,
+};
+use marmota_model::{ErrorKind, Value, ValueForm, ValueRef};
 use odbc_api::parameter::InputParameter;
 use odbc_api::{ConnectionOptions, Error};
 
@@ -100,8 +102,8 @@ impl OdbcConnection {
         self.isolate(Transacting::Committed)?;
         if let Some(sql) = self.dialect.connection_id {
             let mut id = None;
-            let mut take = |row: Vec<Option<Value>>| {
-                id = row.into_iter().next().flatten().and_then(|id| id.as_ref().as_int());
+            let mut take = |row: &[Option<ValueRef<'_>>]| {
+                id = row.first().copied().flatten().and_then(|id| id.as_int());
                 true
             };
             self.run(sql, &[], ReadAs::Forms(&[ValueForm::Int]), &mut take)?;
@@ -183,7 +185,7 @@ impl SqlConnection for OdbcConnection {
         sql: &str,
         parameters: &[Value],
         read: ReadAs<'_>,
-        take: &mut dyn FnMut(Vec<Option<Value>>) -> bool,
+        take: LendRow<'_>,
     ) -> Result<WriteCount, SqlFailure> {
         self.has_begun = false;
         let parameters: Vec<Box<dyn InputParameter>> =
@@ -192,7 +194,7 @@ impl SqlConnection for OdbcConnection {
             let mut statement = self.conn.preallocate()?;
             if let Some(cursor) = statement.execute(sql, parameters.as_slice())? {
                 let mut has_rows = false;
-                let mut take = |row| {
+                let mut take = |row: &[Option<ValueRef<'_>>]| {
                     has_rows = true;
                     take(row)
                 };

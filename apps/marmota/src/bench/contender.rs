@@ -11,6 +11,7 @@ use marmota::store::operation::Operation;
 
 use super::engine::Engine;
 use super::record::{Person, people};
+use super::servers::Servers;
 
 /// Rows of one batch.
 pub(super) const BATCH_ROWS: usize = 500;
@@ -43,8 +44,8 @@ pub(super) struct Marmota {
 }
 
 impl Marmota {
-    pub(super) fn open(engine: &Engine, path: &Path) -> Result<Self> {
-        let (store, by_sql) = (engine.open(path)?, engine.reads_by_sql());
+    pub(super) fn open(engine: &Engine, path: &Path, servers: &Servers) -> Result<Self> {
+        let (store, by_sql) = (engine.open(path, servers)?, engine.reads_by_sql());
         let keeps_rows = engine.keeps_rows();
         let mut last_key = 0;
         if keeps_rows {

@@ -9,6 +9,7 @@ use marmota::model::text::excerpt;
 use marmota::prelude::*;
 
 use super::record::Person;
+use super::servers::{ServedBy, Servers};
 
 /// The measurements of each engine: rows per second of four kinds of insert, of reads by id, and of
 /// lists through SQL and direct.
@@ -52,6 +53,8 @@ enum Place {
     MemorySql,
     /// The database of this URL, which has no people.
     Url(String),
+    /// A new database on a server that is started.
+    Served(ServedBy),
 }
 
 const FULL: &str = "PRAGMA cache_size=-65536; PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL";
@@ -145,13 +148,32 @@ impl Engine {
                 plain: None,
                 mormot: Some([839.0, 2_160.0, 843.0, 2_200.0, 961.0, 770.0, 530.0]),
             },
+            Self::served("remote", "remote, memory engine", ServedBy::Marmota),
         ]
+    }
+
+    /// Returns the engines whose servers are started if they are installed.
+    pub(super) fn servers() -> Vec<Self> {
+        let postgres_odbc = ServedBy::PostgresOdbc("psqlodbcw.so");
+        let mariadb_odbc = ServedBy::MariadbOdbc("libmaodbc.so");
+        vec![
+            Self::served("postgres", "PostgreSQL", ServedBy::Postgres),
+            Self::served("mariadb", "MariaDB", ServedBy::Mariadb),
+            Self::served("odbc-postgres", "PostgreSQL over ODBC", postgres_odbc),
+            Self::served("odbc-mariadb", "MariaDB over ODBC", mariadb_odbc),
+        ]
+    }
+
+    fn served(name: &'static str, title: &'static str, by: ServedBy) -> Self {
+        let (name, title, place) = (name.into(), title.into(), Place::Served(by));
+        Self { name, title, place, by_hand: None, plain: None, mormot: None }
     }
 
     /// Returns the engine with this name.
     pub(super) fn parse(name: &str) -> std::result::Result<Self, String> {
-        Self::all().into_iter().find(|engine| engine.name == name).ok_or_else(|| {
-            let names: Vec<_> = Self::all().into_iter().map(|engine| engine.name).collect();
+        let known = || Self::all().into_iter().chain(Self::servers());
+        known().find(|engine| engine.name == name).ok_or_else(|| {
+            let names: Vec<_> = known().map(|engine| engine.name).collect();
             format!("there is no engine {}; the engines are {}", excerpt(name), names.join(", "))
         })
     }
@@ -170,10 +192,11 @@ impl Engine {
     }
 
     /// Opens the engine with the model of people; `path` is a new file for engines that use one.
-    pub(super) fn open(&self, path: &Path) -> Result<Store> {
+    pub(super) fn open(&self, path: &Path, servers: &Servers) -> Result<Store> {
         let shown = path.display();
         let builder = match &self.place {
             Place::Url(url) => marmota::open(url)?,
+            Place::Served(by) => marmota::open(&servers.make_database(*by)?)?,
             Place::Sqlite(options) => marmota::open(&format!("sqlite:{shown}?{options}"))?,
             #[cfg(feature = "encryption")]
             Place::Encrypted { alone } => encrypted(path.to_owned(), *alone)?,
@@ -197,6 +220,11 @@ impl Engine {
     /// Returns true if rows are read through SQL instead of the verbs.
     pub(super) fn reads_by_sql(&self) -> bool {
         self.place == Place::MemorySql
+    }
+
+    /// Returns true if the engine may be missing on this machine.
+    pub(super) const fn may_be_missing(&self) -> bool {
+        matches!(self.place, Place::Url(_) | Place::Served(_))
     }
 
     /// Returns true if the rows remain after a measurement, unless they are deleted.

@@ -13,6 +13,7 @@ use super::contender::{BATCH_ROWS, Contender, DirectSqlite, Marmota};
 use super::engine::{Engine, FIGURES};
 use super::progress::Progress;
 use super::record::{Person, people};
+use super::servers::Servers;
 
 /// Rows between two checks of the time.
 const SLICE: usize = 100;
@@ -50,20 +51,43 @@ pub(super) struct EngineRow {
     pub(super) mormot: Option<Vec<f64>>,
 }
 
-/// Measures engines, each in turns with direct calls.
+/// An engine that is not available on this machine.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct MissingEngine {
+    pub(super) engine: Cow<'static, str>,
+    #[serde(skip)]
+    pub(super) title: Cow<'static, str>,
+    pub(super) reason: String,
+}
+
+/// Measures engines, each in turns with direct calls. Returns the rows of the table, and the engines
+/// that are not available.
 ///
 /// # Errors
 /// Those of an engine, or an error if the rows that were read differ from those inserted.
-pub(super) fn engines(engines: &[Engine], scale: &Scale, folder: &Path) -> Result<Vec<EngineRow>> {
-    let people = people(scale.rows);
+pub(super) fn engines(
+    engines: &[Engine],
+    scale: &Scale,
+    folder: &Path,
+) -> Result<(Vec<EngineRow>, Vec<MissingEngine>)> {
+    let (people, servers) = (people(scale.rows), Servers::default());
     let mut progress = Progress::new(engines.len() * scale.rounds as usize);
     let mut bench = Bench { people: &people, scale, folder, files: 0 };
-    let mut rows = Vec::new();
+    let (mut rows, mut missing) = (Vec::new(), Vec::new());
     for engine in engines {
+        let open = |path: &Path| Marmota::open(engine, path, &servers);
+        if engine.may_be_missing()
+            && let Err(error) = open(folder)
+        {
+            progress.skip(scale.rounds as usize);
+            let (engine, title) = (engine.name.clone(), engine.title.clone());
+            missing.push(MissingEngine { engine, title, reason: error.message().to_owned() });
+            continue;
+        }
         let (mut own, mut by_hand) = (Vec::new(), Vec::new());
         for round in 1..=scale.rounds {
             progress.step(&format!("{}, round {round}", engine.title));
-            own.push(bench.round(|path| Marmota::open(engine, path))?);
+            own.push(bench.round(open)?);
             if let Some(pragmas) = engine.by_hand {
                 let path = |path: &Path| engine.is_file().then(|| path.to_owned());
                 by_hand.push(bench.round(|it| DirectSqlite::open(pragmas, path(it).as_deref()))?);
@@ -78,7 +102,7 @@ pub(super) fn engines(engines: &[Engine], scale: &Scale, folder: &Path) -> Resul
             mormot: engine.mormot.map(|all| all.iter().map(|thousands| thousands * 1e3).collect()),
         });
     }
-    Ok(rows)
+    Ok((rows, missing))
 }
 
 /// Returns the median of the rounds for each figure.

@@ -24,6 +24,11 @@ impl Progress {
         }
         self.done += 1;
     }
+
+    /// Leaves out steps.
+    pub(super) fn skip(&mut self, steps: usize) {
+        self.done += steps;
+    }
 }
 
 impl Drop for Progress {

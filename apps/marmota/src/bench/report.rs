@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::durable::{DurableRow, ThreadsRow};
 use super::engine::{FIGURES, MORMOT_SOURCE};
 use super::json::JsonList;
-use super::measure::{EngineRow, Figure};
+use super::measure::{EngineRow, Figure, MissingEngine};
 
 /// The results of all measurements, with the versions and the machine.
 #[derive(Debug, Serialize)]
@@ -22,6 +22,8 @@ pub(super) struct Report {
     figures: [&'static str; 7],
     mormot_source: &'static str,
     pub(super) engines: Vec<EngineRow>,
+    /// Engines that were to be measured and are not available.
+    pub(super) missing: Vec<MissingEngine>,
     pub(super) durable: Vec<DurableRow>,
     pub(super) threads: Vec<ThreadsRow>,
     pub(super) json: Option<JsonList>,
@@ -39,6 +41,7 @@ impl Report {
             figures: FIGURES,
             mormot_source: MORMOT_SOURCE,
             engines: Vec::new(),
+            missing: Vec::new(),
             durable: Vec::new(),
             threads: Vec::new(),
             json: None,
@@ -47,23 +50,34 @@ impl Report {
 
     fn write_engines(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\nRows per second, {} rows", self.rows)?;
-        write!(f, "{:<30}", "")?;
+        let titles = self.engines.iter().map(|row| &row.title);
+        let titles = titles.chain(self.missing.iter().map(|missing| &missing.title));
+        let width = titles.map(|title| title.chars().count() + 1).max().unwrap_or(0).max(30);
+        write!(f, "{:<width$}", "")?;
         for figure in FIGURES {
             write!(f, "{figure:>13}")?;
         }
         for row in &self.engines {
-            write!(f, "\n{:<30}", row.title)?;
+            write!(f, "\n{:<width$}", row.title)?;
             for figure in &row.marmota {
                 write!(f, "{:>13}", short(figure.rows_per_second))?;
             }
-            write_line(f, "fsyncs", row.marmota[..4].iter().map(|figure| syncs(*figure)))?;
+            let write_line = |f: &mut fmt::Formatter<'_>, name: &str, cells: Vec<String>| {
+                write!(f, "\n  {name:<0$}", width - 2)?;
+                cells.into_iter().try_for_each(|cell| write!(f, "{cell:>13}"))
+            };
+            let all_syncs = |row: &[Figure]| row[..4].iter().copied().map(syncs).collect();
+            // Those of servers are not counted.
+            if row.by_hand.is_some() || row.marmota.iter().any(|figure| figure.syncs > 0) {
+                write_line(f, "fsyncs", all_syncs(&row.marmota))?;
+            }
             if let Some(by_hand) = &row.by_hand {
                 let ratios = row.marmota.iter().zip(by_hand);
                 let ratio = |(own, hand): (&Figure, &Figure)| {
                     format!("{:.2}", own.rows_per_second / hand.rows_per_second)
                 };
-                write_line(f, "÷ by hand", ratios.map(ratio))?;
-                write_line(f, "fsyncs by hand", by_hand[..4].iter().map(|it| syncs(*it)))?;
+                write_line(f, "÷ by hand", ratios.map(ratio).collect())?;
+                write_line(f, "fsyncs by hand", all_syncs(by_hand))?;
             }
             let plain = |name| self.engines.iter().find(|other| other.engine == name);
             if let Some(plain) = row.plain.and_then(plain) {
@@ -71,21 +85,23 @@ impl Report {
                 let ratio = |(own, its): (&Figure, &Figure)| {
                     format!("{:.2}", own.rows_per_second / its.rows_per_second)
                 };
-                write_line(f, "÷ not encrypted", ratios.map(ratio))?;
+                write_line(f, "÷ not encrypted", ratios.map(ratio).collect())?;
             }
             if let Some(mormot) = &row.mormot {
                 let ratios = row.marmota.iter().zip(mormot);
-                write_line(
-                    f,
-                    "÷ mORMot 2 *",
-                    ratios.map(|(own, its)| format!("{:.1}", own.rows_per_second / its)),
-                )?;
+                let ratio =
+                    |(own, its): (&Figure, &f64)| format!("{:.1}", own.rows_per_second / its);
+                write_line(f, "÷ mORMot 2 *", ratios.map(ratio).collect())?;
             }
+        }
+        for missing in &self.missing {
+            write!(f, "\n{:<width$} not measured: {}", missing.title, missing.reason)?;
         }
         writeln!(
             f,
             "\n* {MORMOT_SOURCE}.\n\
-             By hand: the same statements on the same build of SQLite, without models."
+             By hand: the same statements on the same build of SQLite, without models.\n\
+             Servers are on this machine; those that were started do not wait for the disk."
         )
     }
 
@@ -143,7 +159,7 @@ impl fmt::Display for Report {
             "Marmota {}, SQLite {}, {} cores, files in {}, medians of {} rounds",
             self.version, self.sqlite, self.cores, self.folder, self.rounds
         )?;
-        if !self.engines.is_empty() {
+        if !self.engines.is_empty() || !self.missing.is_empty() {
             self.write_engines(f)?;
         }
         if !self.durable.is_empty() {
@@ -166,15 +182,6 @@ impl fmt::Display for Report {
         }
         Ok(())
     }
-}
-
-fn write_line(
-    f: &mut fmt::Formatter<'_>,
-    name: &str,
-    cells: impl Iterator<Item = String>,
-) -> fmt::Result {
-    write!(f, "\n  {name:<28}")?;
-    cells.into_iter().try_for_each(|cell| write!(f, "{cell:>13}"))
 }
 
 /// Formats a number with about three digits.

@@ -53,3 +53,24 @@ fn a_database_is_measured_and_left_without_people() {
     let out = folder.run(&["bench", "orm", "--database", "postgres://ada@db/app"]).with(2);
     assert!(out.contains("use NAME=URL"), "{out}");
 }
+
+#[test]
+fn servers_are_started_and_those_that_are_missing_are_named_with_the_reason() {
+    let folder = Folder::new();
+    let words = ["bench", "orm", "--rows", "1000", "--rounds", "1", "--part", "engines"];
+    let names = ["remote", "postgres", "mariadb", "odbc-postgres", "odbc-mariadb"];
+    let words = [&words[..], &["--engine", "remote", "--servers", "--json"]].concat();
+    let json: serde_json::Value = serde_json::from_str(&folder.run(&words).with(0)).unwrap();
+    let engines = json["engines"].as_array().unwrap();
+    let measured: Vec<_> = engines.iter().map(|row| row["engine"].as_str().unwrap()).collect();
+    assert_eq!(measured, names, "{json}");
+    let has_rate = |cell: &serde_json::Value| cell["rows_per_second"].as_f64().unwrap() > 0.0;
+    assert!(engines.iter().all(|row| row["marmota"].as_array().unwrap().iter().all(has_rate)));
+
+    let words = ["bench", "orm", "--rows", "1000", "--rounds", "1", "--part", "engines"];
+    let gone = ["--engine", "memory", "--database", "gone=mariadb://ada@127.0.0.1:9/app"];
+    let out = folder.run(&[&words[..], &gone].concat()).with(1);
+    assert!(out.contains("memory engine"), "{out}");
+    let line = out.lines().find(|line| line.starts_with("gone ")).unwrap();
+    assert!(line.contains("not measured: ") && line.contains("127.0.0.1:9"), "{line}");
+}

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use marmota_model::{Error, ErrorKind, Kind, Result, RowSink, Value, ValueRef};
+use marmota_model::{Error, ErrorKind, Kind, Result, RowSink, ValueRef};
 use marmota_store::operation::Outcome;
 use marmota_store::sql::text::{at_text, begins_with, first_word};
 use marmota_store::sql::{SqlCall, SqlColumn, SqlColumns, SqlRefusal};
@@ -42,13 +42,7 @@ impl SqlExecutor<'_> {
             (true, false) if self.shared.feed().is_some() => {
                 self.alone(Transacting::Committed, |executor| executor.raw(call, sink))
             }
-            (false, true) | (true, false) => self.raw(call, sink),
-            (false, false) => {
-                self.begin(Transacting::ReadOnly)?;
-                let done = self.raw(call, sink);
-                let ended = self.end(Transacting::ReadOnly, false);
-                done.and_then(|done| ended.map(|()| done))
-            }
+            _ => self.raw(call, sink),
         }
     }
 
@@ -71,17 +65,19 @@ impl SqlExecutor<'_> {
             forms
         };
         let (mut lent, mut wrong) = (0, None);
-        let mut take = |values: Vec<Option<Value>>| {
-            let Some(row) = values.into_iter().collect::<Option<Vec<Value>>>() else {
+        let mut take = |values: &[Option<ValueRef<'_>>]| {
+            let Some(row) = values.iter().copied().collect::<Option<Vec<ValueRef<'_>>>>() else {
                 wrong = Some(Error::new(ErrorKind::Engine, "a value that no field can have"));
                 return false;
             };
             lent += 1;
-            let row: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
             sink.row(&row) == ControlFlow::Continue(())
         };
         let read = ReadAs::Columns(&mut columns);
-        let done = self.connection.run(call.text, call.values, read, &mut take);
+        let done = match call.writes || self.in_transaction {
+            true => self.connection.run(call.text, call.values, read, &mut take),
+            false => self.connection.run_read_only(call.text, call.values, read, &mut take),
+        };
         if let Some(error) = wrong {
             return Err(at_text(&error, call.text));
         }

@@ -6,8 +6,8 @@ use marmota_model::{FieldSet, FilterExpr, Result, RowQuery, RowSink, Table, Valu
 use marmota_sql::{quoted, where_sql};
 use marmota_store::predicate::{Condition, Ready};
 
+use super::SqlExecutor;
 use super::exact::fields_of;
-use super::{SqlExecutor, borrowed};
 use crate::connection::ReadAs;
 use crate::executor::too_many;
 use crate::failure::SqlFailure;
@@ -43,7 +43,10 @@ impl SqlExecutor<'_> {
         let (columns, text) = self.get_sql(table, fields);
         let forms = forms(table, &columns);
         let mut rows: Vec<Result<Option<Vec<Value>>>> = keys.iter().map(|_| Ok(None)).collect();
-        let mut take = |at: usize, values| rows[at] = row_of(table, &columns, values).map(Some);
+        let owned = |row: Vec<ValueRef<'_>>| Some(row.iter().map(ValueRef::to_value).collect());
+        let mut take = |at: usize, values: &[Option<ValueRef<'_>>]| {
+            rows[at] = row_of(table, &columns, values).map(owned);
+        };
         let done = self.connection.run_each(&text, keys, &forms, &mut take);
         let result = |(row, done): (_, Result<(), SqlFailure>)| match done {
             Ok(()) => row,
@@ -140,8 +143,8 @@ impl SqlExecutor<'_> {
         }
         let ready = how.condition.as_ref().map(|it| it.asked(table)).transpose()?;
         let (mut lent, mut wrong) = (0, None);
-        let mut take = |values: Vec<Option<Value>>| match row_of(table, &how.columns, values) {
-            Ok(row) => how.lend_one(table, &row, ready.as_ref(), &mut lent, sink),
+        let mut take = |values: &[Option<ValueRef<'_>>]| match row_of(table, &how.columns, values) {
+            Ok(row) => how.lend_one(table, row, ready.as_ref(), &mut lent, sink),
             Err(error) => {
                 wrong = Some(error);
                 false
@@ -173,12 +176,11 @@ impl Lending {
     fn lend_one(
         &self,
         table: &Table,
-        row: &[Value],
+        mut row: Vec<ValueRef<'_>>,
         ready: Option<&Ready<'_>>,
         lent: &mut u64,
         sink: &mut dyn RowSink,
     ) -> bool {
-        let mut row = borrowed(row);
         if ready.is_some_and(|ready| !ready.selects(&row)) {
             return true;
         }

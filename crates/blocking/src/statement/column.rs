@@ -135,15 +135,15 @@ pub(crate) fn columns(table: &Table, fields: FieldSet) -> (Vec<usize>, String) {
 ///
 /// # Errors
 /// [`marmota_model::ErrorKind::Invalid`] for a stored value that is invalid for its field.
-pub(crate) fn row_of(
+pub(crate) fn row_of<'v>(
     table: &Table,
     columns: &[usize],
-    values: Vec<Option<Value>>,
-) -> Result<Vec<Value>> {
-    let mut row = vec![Value::Absent; table.fields().len()];
+    values: &[Option<ValueRef<'v>>],
+) -> Result<Vec<ValueRef<'v>>> {
+    let mut row = vec![ValueRef::Absent; table.fields().len()];
     for (&position, value) in columns.iter().zip(values) {
-        let shown = (position != table.key()).then(|| row[table.key()].clone());
-        row[position] = value.ok_or_else(|| unreadable(table, position, shown))?;
+        let key = row[table.key()];
+        row[position] = value.ok_or_else(|| unreadable(table, position, key))?;
     }
     Ok(row)
 }
@@ -154,13 +154,11 @@ pub(crate) fn forms(table: &Table, columns: &[usize]) -> Vec<ValueForm> {
 }
 
 #[cold]
-fn unreadable(table: &Table, position: usize, key: Option<Value>) -> Error {
+fn unreadable(table: &Table, position: usize, key: ValueRef<'_>) -> Error {
     let field = &table.fields()[position];
     let row = match key {
-        Some(key) if key != Value::Absent => {
-            format!(" of row {}", marmota_model::text::excerpt_of(key.as_ref()))
-        }
-        _ => String::new(),
+        ValueRef::Absent => String::new(),
+        key => format!(" of row {}", marmota_model::text::excerpt_of(key)),
     };
     let message = format!(
         "the value{row} in `{}` cannot be represented by a {} field: another program wrote this \

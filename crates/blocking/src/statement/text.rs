@@ -4,6 +4,9 @@ use marmota_model::{Date, Time, Timestamp, Value, ValueForm};
 
 const MICROS_PER_DAY: i64 = 86_400_000_000;
 
+/// The bytes of a point in time as text.
+const TIMESTAMP_BYTES: usize = 26;
+
 /// Returns a point in time as `2026-01-31 12:00:00.000000`, in UTC.
 #[must_use]
 pub fn timestamp_text(at: Timestamp) -> String {
@@ -11,7 +14,11 @@ pub fn timestamp_text(at: Timestamp) -> String {
         (at.micros().div_euclid(MICROS_PER_DAY), at.micros().rem_euclid(MICROS_PER_DAY));
     let date = i32::try_from(days).ok().and_then(|days| Date::from_days(days).ok());
     let time = Time::from_micros(micros).unwrap_or_default();
-    format!("{} {time}", date.unwrap_or_default())
+    let mut text = Vec::with_capacity(TIMESTAMP_BYTES);
+    date.unwrap_or_default().write(&mut text);
+    text.push(b' ');
+    time.write(&mut text);
+    String::from_utf8(text).unwrap_or_default()
 }
 
 /// Reads a value from the text that a database writes; `None` if it does not have the form.

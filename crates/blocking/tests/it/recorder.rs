@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use marmota_blocking::{
-    BlockingDriver, BlockingEngine, BlockingOptions, Dialect, ReadAs, SqlConnection, SqlFailure,
-    Transacting, WriteCount,
+    BlockingDriver, BlockingEngine, BlockingOptions, Dialect, LendRow, ReadAs, SqlConnection,
+    SqlFailure, Transacting, WriteCount,
 };
-use marmota_model::{Error, ErrorKind, Value, ValueForm};
+use marmota_model::{Error, ErrorKind, Value, ValueForm, ValueRef};
 use marmota_store::engine::Capability;
 
 /// The statements that were executed.
@@ -121,7 +121,7 @@ impl SqlConnection for RecordingConnection {
         sql: &str,
         _: &[Value],
         read: ReadAs<'_>,
-        take: &mut dyn FnMut(Vec<Option<Value>>) -> bool,
+        take: LendRow<'_>,
     ) -> Result<WriteCount, SqlFailure> {
         self.record.add(format!("{sql};"));
         let returns_a_number = ["RETURNING", "OUTPUT", "CURRVAL", "last_insert_id", "get_lock"]
@@ -130,9 +130,9 @@ impl SqlConnection for RecordingConnection {
         if let ReadAs::Forms([form]) = read
             && returns_a_number
         {
-            take(vec![Some(match form {
-                ValueForm::Text => Value::Text("1".to_owned()),
-                _ => Value::Int(1),
+            take(&[Some(match form {
+                ValueForm::Text => ValueRef::Text("1"),
+                _ => ValueRef::Int(1),
             })]);
         }
         Ok(WriteCount { rows: 1, id: 1 })

@@ -1,6 +1,6 @@
 //! The rows of a result: in blocks if the size of each column is limited, otherwise one by one.
 
-use marmota_blocking::{ColumnName, Dialect, ReadAs, value_of_text};
+use marmota_blocking::{ColumnName, Dialect, LendRow, ReadAs, value_of_text};
 use marmota_model::{Uuid, Value, ValueForm};
 use odbc_api::buffers::{AnyColumnBufferSlice, BufferDesc, ColumnarDynBuffer};
 use odbc_api::handles::Statement;
@@ -16,7 +16,7 @@ pub(super) fn each<S: Statement>(
     mut cursor: CursorImpl<S>,
     dialect: &Dialect,
     read: ReadAs<'_>,
-    take: &mut dyn FnMut(Vec<Option<Value>>) -> bool,
+    take: LendRow<'_>,
 ) -> Result<(), Error> {
     let width = u16::try_from(cursor.num_result_cols()?).unwrap_or(0);
     let mut forms: Vec<Option<ValueForm>> = match read {
@@ -187,10 +187,15 @@ impl ResultColumn {
     }
 }
 
+fn lend(row: &[Option<Value>], take: LendRow<'_>) -> bool {
+    let row: Vec<_> = row.iter().map(|value| value.as_ref().map(Value::as_ref)).collect();
+    take(&row)
+}
+
 fn one_by_one<S: Statement>(
     mut cursor: CursorImpl<S>,
     columns: &[ResultColumn],
-    take: &mut dyn FnMut(Vec<Option<Value>>) -> bool,
+    take: LendRow<'_>,
 ) -> Result<(), Error> {
     let mut next = || -> Result<bool, Error> {
         let Some(mut row) = cursor.next_row()? else { return Ok(false) };
@@ -198,7 +203,7 @@ fn one_by_one<S: Statement>(
         for (at, column) in (1..).zip(columns) {
             values.push(column.read(&mut row, at)?);
         }
-        Ok(take(values))
+        Ok(lend(&values, take))
     };
     let done = loop {
         match next() {
@@ -216,7 +221,7 @@ fn in_blocks<S: Statement>(
     cursor: CursorImpl<S>,
     columns: &[ResultColumn],
     block: Vec<BufferDesc>,
-    take: &mut dyn FnMut(Vec<Option<Value>>) -> bool,
+    take: LendRow<'_>,
 ) -> Result<(), Error> {
     let mut buffer = ColumnarDynBuffer::from_descs(BLOCK_ROWS, block);
     let mut cursor = cursor.bind_buffer(&mut buffer)?;
@@ -229,7 +234,8 @@ fn in_blocks<S: Statement>(
             .map(|(at, column)| column.read_block(batch.column(at), rows).into_iter())
             .collect();
         for _ in 0..rows {
-            if !take(values.iter_mut().map(|column| column.next().flatten()).collect()) {
+            let row: Vec<_> = values.iter_mut().map(|column| column.next().flatten()).collect();
+            if !lend(&row, take) {
                 return Ok(false);
             }
         }

@@ -47,6 +47,8 @@ struct Hand<const LOAD: bool> {
     batch: Option<(usize, Statement)>,
     by_id: Statement,
     all: Statement,
+    /// The id of the last row of `LOAD DATA`. Its automatic keys would have gaps between statements.
+    last_id: i64,
 }
 
 fn values(person: &Person) -> [Value; 6] {
@@ -91,7 +93,7 @@ impl<const LOAD: bool> Contender for Hand<LOAD> {
             Ok::<_, mysql_async::Error>((connection, insert, by_id, all))
         });
         let (connection, insert, by_id, all) = prepared?;
-        Ok(Self { runtime, connection, insert, batch: None, by_id, all })
+        Ok(Self { runtime, connection, insert, batch: None, by_id, all, last_id: 0 })
     }
 
     fn begin(&mut self) -> Result<()> {
@@ -113,7 +115,7 @@ impl<const LOAD: bool> Contender for Hand<LOAD> {
     }
 
     fn insert_batch(&mut self, people: &[Person], statement_rows: usize) -> Result<()> {
-        let Self { runtime, connection, batch, .. } = self;
+        let Self { runtime, connection, batch, last_id, .. } = self;
         runtime.block_on(async {
             if LOAD {
                 // The names have no tabulators.
@@ -121,16 +123,18 @@ impl<const LOAD: bool> Contender for Hand<LOAD> {
                 for person in people {
                     let Person { first_name, last_name, balance, .. } = person;
                     let Person { met_at, modified_at, created_at, .. } = person;
+                    *last_id += 1;
                     writeln!(
                         text,
-                        "{first_name}\t{last_name}\t{balance}\t{met_at}\t{modified_at}\t{created_at}"
+                        "{last_id}\t{first_name}\t{last_name}\t{balance}\t{met_at}\t\
+                         {modified_at}\t{created_at}"
                     )?;
                 }
                 let data = async move { Ok(stream::iter([Ok(bytes::Bytes::from(text))]).boxed()) };
                 connection.set_infile_handler(data);
                 let text = format!(
                     "LOAD DATA LOCAL INFILE 'people' INTO TABLE person CHARACTER SET utf8mb4 \
-                     ({FIELDS})"
+                     (id, {FIELDS})"
                 );
                 return Ok(connection.query_drop(text).await?);
             }
