@@ -112,7 +112,8 @@ impl Store {
         Ok(self.feed()?.hub.position())
     }
 
-    /// Returns the position of a write with this outcome; `None` if it changed nothing, or the
+    /// Returns the position of a write with this outcome, at which its changes are visible. A batch
+    /// whose stored answer is repeated has one too. `None` if the write changed nothing, or the
     /// store records no changes.
     #[must_use]
     pub fn position_of(&self, outcome: &Outcome) -> Option<Position> {
