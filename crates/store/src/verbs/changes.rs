@@ -368,7 +368,7 @@ impl Verb for LearnShapes<'_> {
         let table = &*feed.shape_table;
         let query = RowQuery { fields: Some(table.all()), ..RowQuery::new() };
         call(&mut Operation::List { table, query: &query }, &mut |row: &[ValueRef<'_>]| {
-            match Shape::of_row(row, store.registry()) {
+            match Shape::of_row(row, |name| store.core.recordable(name)) {
                 Ok((number, shape)) if feed.shapes.get(number).is_none() => {
                     feed.shapes.add(number, shape);
                 }
