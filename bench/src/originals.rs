@@ -4,11 +4,8 @@
 mod build;
 
 use crate::http::roster::{Role, ServerSpec, Source};
-use crate::http::server::Server;
-use crate::http::wrk::Wrk;
-use crate::techempower::table::Figures;
-use crate::techempower::{BATCH_SCRIPT, LoadArgs, LoadRun};
-use anyhow::{Context, Result, ensure};
+use crate::techempower::load::{LoadArgs, LoadTest};
+use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
 /// Options of `bench originals`.
@@ -29,6 +26,16 @@ struct Test {
     depth: u32,
     /// False if the example in Pascal does not have it.
     in_pascal: bool,
+}
+
+impl LoadTest for Test {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn depth(&self) -> u32 {
+        self.depth
+    }
 }
 
 const fn test(name: &'static str, path: &'static str) -> Test {
@@ -52,9 +59,7 @@ const IN_PASCAL: &str = "marmota in Pascal, SQLite file";
 
 /// Builds the servers, measures them and prints the table.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let tests: Vec<&Test> = TESTS.iter().filter(|test| args.load.includes(test.name)).collect();
-    let names: Vec<&str> = TESTS.iter().map(|test| test.name).collect();
-    ensure!(!tests.is_empty(), "unknown test; known: {}", names.join(", "));
+    let tests = args.load.select(&TESTS)?;
     let checkout = args.mormot2.clone().or_else(|| std::env::var_os("MORMOT2_DIR").map(Into::into));
     let checkout = checkout.context(
         "no mORMot 2: set MORMOT2_DIR, or --mormot2, to the folder of a checkout of \
@@ -80,37 +85,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Role::Ours,
         &format!("exec '{}' sqlite:techempower.db 127.0.0.1:{{port}}", pascal.display()),
     ));
-    let wrk = Wrk::find_or_install(2)?;
-    let single = wrk.add_script("line.lua", "")?;
-    let batch = wrk.add_script("lines.lua", BATCH_SCRIPT)?;
-    let mut figures = Figures::default();
-    for &connections in &args.load.connections {
-        for round in 1..=args.load.rounds {
-            let mut servers = Vec::new();
-            for (spec, program) in &programs {
-                servers.push((spec, Server::start(spec, program)?));
-            }
-            for test in &tests {
-                eprintln!("  {connections} connections, round {round}: {}", test.name);
-                let load = LoadRun {
-                    wrk: &wrk,
-                    script: if test.depth > 1 { &batch } else { &single },
-                    connections,
-                    depth: test.depth,
-                    seconds: args.load.seconds,
-                    database: None,
-                };
-                for (spec, server) in &mut servers {
-                    if spec.name == IN_PASCAL && !test.in_pascal {
-                        continue;
-                    }
-                    let figure = load.run(server, test.path)?;
-                    let is_peer = spec.role == Role::Peer;
-                    figures.add(test.name, connections, &spec.name, is_peer, figure);
-                }
-            }
-        }
-    }
+    let lines = |spec: &ServerSpec, test: &Test| match spec.name == IN_PASCAL && !test.in_pascal {
+        true => Vec::new(),
+        false => vec![(spec.name.clone(), test.path)],
+    };
+    let figures = args.load.measure(&programs, &tests, None, lines)?;
     println!("{}", figures.table());
     Ok(())
 }

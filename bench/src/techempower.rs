@@ -1,53 +1,18 @@
 //! The TechEmpower suite. It runs every test of the benchmark on a PostgreSQL or MariaDB server that
 //! it starts and on SQLite, with Marmota's three families of routes, and with other servers on the
-//! same database. In each round the servers take turns at a test, so that a drift in the machine's
-//! speed affects all servers equally.
+//! same database.
 
 pub(crate) mod database;
+pub(crate) mod load;
 pub(crate) mod table;
 
 use crate::http::build;
 use crate::http::roster::{Role, ServerSpec, Source, guest};
-use crate::http::server::Server;
-use crate::http::usage::ProcessUsage;
-use crate::http::wrk::Wrk;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use database::{Database, DatabaseServer};
-use std::path::{Path, PathBuf};
+use load::{LoadArgs, LoadTest};
+use std::path::PathBuf;
 use std::process::Command;
-use std::time::Duration;
-use table::{Figure, Figures};
-
-/// Sends several requests at once.
-pub(crate) const BATCH_SCRIPT: &str = "local batch\n\
-     init = function(args) batch = string.rep(wrk.format(\"GET\"), tonumber(args[1])) end\n\
-     request = function() return batch end\n";
-
-const WARM_UP: Duration = Duration::from_secs(1);
-
-/// What is measured, and for how long.
-#[derive(clap::Args)]
-pub(crate) struct LoadArgs {
-    /// Rounds; the table shows medians
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
-    pub(crate) rounds: u32,
-    /// Seconds of load in each measured run
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=600))]
-    pub(crate) seconds: u32,
-    /// Numbers of connections
-    #[arg(long, value_delimiter = ',', default_values_t = [64, 512], value_name = "N,…")]
-    pub(crate) connections: Vec<u32>,
-    /// Run only these tests: db, queries, …
-    #[arg(long, value_delimiter = ',', value_name = "TEST,…")]
-    pub(crate) only: Vec<String>,
-}
-
-impl LoadArgs {
-    /// Returns true if the test with this name is to be run.
-    pub(crate) fn includes(&self, test: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|only| only == test)
-    }
-}
 
 /// Options of `bench techempower`.
 #[derive(clap::Args)]
@@ -96,6 +61,16 @@ impl Test {
     ) -> Self {
         let [orm, direct, sql] = paths;
         Self { name, orm, direct: Some(direct), sql: Some(sql), peer, depth: 1 }
+    }
+}
+
+impl LoadTest for Test {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn depth(&self) -> u32 {
+        self.depth
     }
 }
 
@@ -151,9 +126,7 @@ enum Contender {
 
 /// Runs the suite and prints its table.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let tests: Vec<&Test> = TESTS.iter().filter(|test| args.load.includes(test.name)).collect();
-    let names: Vec<&str> = TESTS.iter().map(|test| test.name).collect();
-    ensure!(!tests.is_empty(), "unknown test; known: {}", names.join(", "));
+    let tests = args.load.select(&TESTS)?;
     let own = match args.url {
         Some(_) => None,
         None => Some(DatabaseServer::start(args.database)?),
@@ -171,37 +144,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.batch {
         programs.iter_mut().for_each(schedule_as_batch);
     }
-    let wrk = Wrk::find_or_install(2)?;
-    let single = wrk.add_script("line.lua", "")?;
-    let batch = wrk.add_script("lines.lua", BATCH_SCRIPT)?;
-    let mut figures = Figures::default();
-    for &connections in &args.load.connections {
-        for round in 1..=args.load.rounds {
-            let mut servers = Vec::new();
-            for (spec, program) in &programs {
-                servers.push((contender(spec), Server::start(spec, program)?));
-            }
-            for test in &tests {
-                eprintln!("  {connections} connections, round {round}: {}", test.name);
-                let script = if test.depth > 1 { &batch } else { &single };
-                let load = LoadRun {
-                    wrk: &wrk,
-                    script,
-                    connections,
-                    depth: test.depth,
-                    seconds: args.load.seconds,
-                    database: own.as_ref(),
-                };
-                for (contender, server) in &mut servers {
-                    for (name, path) in table_rows(args.database, test, contender) {
-                        let figure = load.run(server, path)?;
-                        let is_peer = matches!(contender, Contender::Peer(_));
-                        figures.add(test.name, connections, &name, is_peer, figure);
-                    }
-                }
-            }
-        }
-    }
+    let lines = |spec: &ServerSpec, test: &Test| table_rows(args.database, test, &contender(spec));
+    let figures = args.load.measure(&programs, &tests, own.as_ref(), lines)?;
     println!("{}", figures.table());
     Ok(())
 }
@@ -276,43 +220,5 @@ fn contender(spec: &ServerSpec) -> Contender {
         None if spec.name == BATCH_OFF => Contender::BatchOff,
         None if spec.role == Role::Guest => Contender::Guest(spec.name.clone()),
         None => Contender::Sqlite,
-    }
-}
-
-/// The load of one line.
-pub(crate) struct LoadRun<'l> {
-    pub(crate) wrk: &'l Wrk,
-    pub(crate) script: &'l Path,
-    pub(crate) connections: u32,
-    /// Requests in flight on one connection.
-    pub(crate) depth: u32,
-    pub(crate) seconds: u32,
-    pub(crate) database: Option<&'l DatabaseServer>,
-}
-
-impl LoadRun<'_> {
-    /// Warms a server up, and measures it.
-    pub(crate) fn run(&self, server: &mut Server, path: &str) -> Result<Figure> {
-        let url = format!("http://127.0.0.1:{}{path}", server.port());
-        let load =
-            |time| self.wrk.run(self.script, self.connections, &url, &self.depth.to_string(), time);
-        load(WARM_UP)?;
-        let before: ProcessUsage = server.usage()?;
-        let database_before_s = self.database_cpu_s()?;
-        let loaded = load(Duration::from_secs(self.seconds.into()))?;
-        let cpu_s = server.usage().context("the server ended under load")?.cpu_s - before.cpu_s;
-        let database_cpu_s = self.database_cpu_s()? - database_before_s;
-        ensure!(loaded.requests > 0, "{path}: no request was answered");
-        Ok(Figure {
-            requests_per_s: loaded.requests as f64 / loaded.seconds,
-            requests_per_cpu_s: loaded.requests as f64 / cpu_s.max(0.01),
-            requests_per_all_cpu_s: loaded.requests as f64 / (cpu_s + database_cpu_s).max(0.01),
-            p99_ms: loaded.p99_us.filter(|_| self.depth == 1).map(|us| us / 1000.0),
-            errors: loaded.socket_errors + loaded.bad_statuses,
-        })
-    }
-
-    fn database_cpu_s(&self) -> Result<f64> {
-        self.database.map_or(Ok(0.0), DatabaseServer::cpu_s)
     }
 }

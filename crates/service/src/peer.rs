@@ -19,7 +19,7 @@ pub(crate) use frame::{FRAME_BYTES_MAX, is_frame};
 pub(crate) use handle::{Peer, lost};
 pub(crate) use pending_call::Answer;
 pub(crate) use protocol::{
-    CLIENT, CONTRACT, LEAVE, Message, PATH, RELEASE, SUBSCRIBED, UNSUBSCRIBED, UPGRADE,
+    CLIENT, CONTRACT, LEAVE, Message, PATH, RELEASE, SUBSCRIBED, UNSUBSCRIBED, UPGRADE, leave,
 };
 pub(crate) use stream_pump::StreamPump;
 pub(crate) use streams::Bounds;

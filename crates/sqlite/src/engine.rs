@@ -248,6 +248,10 @@ impl Engine for Sqlite {
         structure.map(Some).map_err(|failure| fault::of(&failure))
     }
 
+    fn other_processes(&self) -> Result<Vec<String>> {
+        Ok(self.0.other_processes())
+    }
+
     fn session(&self) -> Result<Box<dyn Session>> {
         if self.0.is_closed() {
             return Err(closed());

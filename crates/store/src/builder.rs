@@ -568,14 +568,13 @@ impl StoreBuilder {
                 .migrate(&tables, version, &destructive)
                 .map_err(|refused| migrations.explain(refused, &done))?;
         }
-        let records_changes = feed.is_some();
         let settings = LayerSettings {
             is_traced: traced,
             metering,
             audit_log,
             before_hooks,
             cache_bytes_max,
-            records_changes,
+            commits: feed.as_ref().map(|(tables, _)| Arc::clone(&tables.commits)),
         };
         let store = Store::new(engine, registry, answers, settings);
         store.core.is_replica.store(is_replica, Ordering::Relaxed);

@@ -1,9 +1,9 @@
 //! The layers that an operation passes on its way from a verb to a session of the engine: spans,
-//! counters, rights, the additional steps of writes, the cache, and reads that an engine leaves to
-//! the store.
+//! counters, rights, the positions of repeated batches, the additional steps of writes, the cache,
+//! and reads that an engine leaves to the store.
 //!
 //! ```text
-//! trace → metrics → rights → steps → cache → fallback → session
+//! trace → metrics → rights → replay → steps → cache → fallback → session
 //! ```
 //!
 //! Each is a file here that implements the interface in [`layer`]; [`stack`] assembles them when a
@@ -18,6 +18,7 @@ pub(crate) mod feed;
 pub(crate) mod handle;
 pub(crate) mod layer;
 pub(crate) mod metrics;
+mod replay;
 pub(crate) mod rights;
 pub(crate) mod session;
 pub(crate) mod stack;

@@ -81,7 +81,7 @@ impl Client {
     }
 
     /// Inserts a row, whose answer may get lost: its key is that of the first time.
-    fn insert(&mut self, number: usize) -> (i64, Option<String>) {
+    fn insert(&mut self, number: usize) -> (i64, String) {
         let (key, row) = (format!("{}-{number}", self.name), self.row(&number.to_string()));
         let answer = self.until_success("insert", |agent, url| {
             let insert = agent.post(format!("{url}/api/person")).header("Idempotency-Key", &key);
@@ -89,9 +89,7 @@ impl Client {
         });
         let place = answer.headers()["location"].to_str().unwrap();
         let key = place.rsplit('/').next().unwrap().parse().unwrap();
-        // A replayed answer has no position.
-        let is_replayed = answer.headers().contains_key("idempotent-replayed");
-        (key, (!is_replayed).then(|| position(&answer)))
+        (key, position(&answer))
     }
 
     fn row(&self, number: &str) -> Value {
@@ -119,7 +117,7 @@ impl Client {
             assert_eq!(*name, format!("update {number}"), "{}: a stale read", self.name);
             let (_, position) = self.insert(number);
             let filter = format!("first_name='{}'", self.name);
-            let seen = self.count(&filter, position.as_deref(), number);
+            let seen = self.count(&filter, &position, number);
             assert_eq!(seen, number + 1, "{}: a stale read", self.name);
             steps.store(number, Ordering::Relaxed);
         }
@@ -128,15 +126,11 @@ impl Client {
     }
 
     /// Counts the rows that were there at the position, or later.
-    fn count(&mut self, filter: &str, position: Option<&str>, number: usize) -> usize {
+    fn count(&mut self, filter: &str, position: &str, number: usize) -> usize {
         let answer = self.until_success("count", |agent, url| {
             let count = agent.get(format!("{url}/api/person")).query("filter", filter);
             let count = count.query("limit", "0").query("count", "true");
-            // Without a position, a replica may not have the row yet.
-            let prefer = position.map_or("return=minimal", |_| preference(number));
-            let count = count.header("Prefer", prefer);
-            let after = position.map(|position| ("Marmota-After", position));
-            after.into_iter().fold(count, |count, (name, value)| count.header(name, value)).call()
+            count.header("Prefer", preference(number)).header("Marmota-After", position).call()
         });
         usize::try_from(body_of(answer)["count"].as_u64().unwrap()).unwrap()
     }

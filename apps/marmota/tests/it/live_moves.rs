@@ -225,26 +225,36 @@ fn a_read_that_differs_is_found() {
 }
 
 #[test]
-fn a_second_process_over_the_database_is_found() {
+fn a_second_process_over_a_postgres_database_is_found() {
     let server = TemporaryPostgres::start(&["fsync=off"]).unwrap();
-    let postgres = server.make_database().unwrap();
+    a_second_process_is_found(&server.make_database().unwrap(), "PostgreSQL process");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_second_process_over_a_file_is_found() {
+    a_second_process_is_found("sqlite:data/app.db", "the database");
+}
+
+/// `named` is in the name of the process.
+fn a_second_process_is_found(db: &str, named: &str) {
     let folder = Folder::new();
     folder.run(&["new", "."]).with(0);
-    let served = Served::start(&folder, &["--db", &postgres]);
+    let served = Served::start(&folder, &["--db", db]);
     let token = served.log_in();
     let run = |words: &[&str]| {
         let live = ["move", "--live", "--server", &served.url, "--token", &token];
         folder.run(&[&live, words].concat())
     };
     let to = "sqlite:data/other.db";
-    let second = Served::start(&folder, &["--db", &postgres]);
+    let second = Served::start(&folder, &["--db", db]);
     let refused = run(&["--to", to]).with(1);
     assert!(refused.contains("other processes use the database"), "{refused}");
-    assert!(refused.contains("PostgreSQL process"), "{refused}");
+    assert!(refused.contains(named), "{refused}");
     drop(second);
     assert!(run(&["--to", to]).with(0).contains(" 0 different"));
 
-    let second = Served::start(&folder, &["--db", &postgres]);
+    let second = Served::start(&folder, &["--db", db]);
     let refused = run(&["--flip"]).with(1);
     assert!(refused.contains("other processes use the database"), "{refused}");
     // Both continue.

@@ -183,10 +183,10 @@ fn accept_silently(place: &Place, accepted: Sender<Sender<()>>) -> JoinHandle<()
         Unix(UnixListener),
         Net(TcpListener),
     }
-    let path = place.address().strip_prefix("unix:").map(str::to_owned);
+    let path = place.address.strip_prefix("unix:").map(str::to_owned);
     let listener = match &path {
         Some(path) => Silent::Unix(UnixListener::bind(path).unwrap()),
-        None => Silent::Net(TcpListener::bind(place.address()).unwrap()),
+        None => Silent::Net(TcpListener::bind(&place.address).unwrap()),
     };
     thread::spawn(move || {
         let stream: Box<dyn Send> = match &listener {

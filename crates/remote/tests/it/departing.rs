@@ -63,8 +63,8 @@ impl Gate {
     /// Passes on what both sides send, while it is open.
     fn before(self: &Arc<Self>, place: &Place) -> String {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = place.url().replace(place.address(), &listener.local_addr().unwrap().to_string());
-        let (gate, server) = (Arc::clone(self), place.address().to_owned());
+        let url = place.url().replace(&place.address, &listener.local_addr().unwrap().to_string());
+        let (gate, server) = (Arc::clone(self), place.address.clone());
         std::thread::spawn(move || {
             while let Ok((client, _)) = listener.accept() {
                 let Ok(server) = TcpStream::connect(&server) else { return };

@@ -18,10 +18,13 @@ mod transactions;
 mod web_socket;
 
 use marmota_derive::Model;
+use marmota_http::{RouteChanges, RunningServer};
 use marmota_memory::Memory;
 use marmota_model::Result;
-use marmota_remote::Remote;
+use marmota_remote::{Remote, Service};
 use marmota_store::Store;
+
+use crate::place::Place;
 
 #[derive(Clone, Debug, Default, Model, PartialEq)]
 struct Person {
@@ -41,4 +44,15 @@ fn served() -> Store {
 
 fn client(remote: Remote) -> Result<Store> {
     Store::builder(remote).model::<Person>().open()
+}
+
+impl Place {
+    fn serve(&self, service: &Service) -> RunningServer {
+        self.start(service.router(), &RouteChanges::new())
+    }
+
+    fn remote(&self) -> Remote {
+        let remote = Remote::from_url(&self.url()).unwrap();
+        self.ca_file().into_iter().fold(remote, Remote::ca_file)
+    }
 }

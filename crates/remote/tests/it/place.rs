@@ -1,9 +1,9 @@
 //! Where a server is and comes back to, for each transport.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use marmota_http::{Limits, RunningServer, Server};
-use marmota_remote::{Remote, Service};
+use marmota_http::{Limits, RouteChanges, Router, RunningServer, Server};
 
 use crate::authority::Authority;
 
@@ -23,7 +23,8 @@ use Transport::{Http, Https, SecureWebSocket, Unix, WebSocket};
 #[derive(Debug)]
 pub(crate) struct Place {
     transport: Transport,
-    address: String,
+    /// Its host and port, or the URL of a Unix socket.
+    pub(crate) address: String,
     /// Who vouches for the server, if it speaks TLS.
     authority: Option<Authority>,
     _folder: Option<tempfile::TempDir>,
@@ -52,7 +53,8 @@ impl Place {
         [Unix, Http, WebSocket, Https, SecureWebSocket].map(Self::of).into()
     }
 
-    pub(crate) fn serve(&self, service: &Service) -> RunningServer {
+    /// Starts a server with these routes, which `changes` can replace.
+    pub(crate) fn start(&self, router: Router, changes: &RouteChanges) -> RunningServer {
         // A transaction that stands open is not waited for long.
         let limits = Limits { drain_timeout_ms: 500, ..Limits::default() };
         let server = Server::bind(self.address.as_str()).unwrap().listeners(1).limits(limits);
@@ -63,7 +65,7 @@ impl Place {
             }
             None => server,
         };
-        server.start(service.router()).unwrap()
+        server.route_changes(changes).start(router).unwrap()
     }
 
     pub(crate) fn url(&self) -> String {
@@ -76,16 +78,8 @@ impl Place {
         }
     }
 
-    /// Its host and port.
-    pub(crate) fn address(&self) -> &str {
-        &self.address
-    }
-
-    pub(crate) fn remote(&self) -> Remote {
-        let remote = Remote::from_url(&self.url()).unwrap();
-        match &self.authority {
-            Some(authority) => remote.ca_file(authority.file()),
-            None => remote,
-        }
+    /// The file of the authority that its clients trust.
+    pub(crate) fn ca_file(&self) -> Option<PathBuf> {
+        self.authority.as_ref().map(Authority::file)
     }
 }

@@ -5,9 +5,9 @@ use marmota_memory::Memory;
 use marmota_model::{Field, Kind, Role, Schema};
 use marmota_rest::Api;
 use marmota_sqlite::Sqlite;
-use marmota_store::Store;
 use marmota_store::change::ChangeRetention;
 use marmota_store::engine::Engine;
+use marmota_store::{Idempotency, Store};
 
 use crate::client::Client;
 
@@ -23,7 +23,7 @@ fn city() -> Schema {
 
 fn serve(engine: impl Into<Box<dyn Engine>>) -> (Store, RunningServer) {
     let store = Store::builder(engine).schema(city()).changes(ChangeRetention::default());
-    let store = store.open().unwrap();
+    let store = store.idempotency(Idempotency::default()).open().unwrap();
     let server = Server::bind("127.0.0.1:0").unwrap().listeners(1);
     let server = server.start(Api::new(&store).router()).unwrap();
     (store, server)
@@ -79,6 +79,37 @@ fn what_one_process_wrote_is_read_through_another() {
         let after = format!("Marmota-After: {}", written.header("marmota-position").unwrap());
         let path = written.header("location").unwrap();
         there.send(&format!("GET {path}"), &[&after], b"").is(200);
+    }
+}
+
+#[test]
+fn a_repeated_answer_has_a_position_with_its_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let engine =
+        || Sqlite::from_url(&format!("sqlite:{}", folder.path().join("a.db").display())).unwrap();
+    let ((_a, here), (_b, there)) = (serve(engine()), serve(engine()));
+    let (here, there) = (&mut client(&here), &mut client(&there));
+    for (number, (path, body)) in [
+        ("city", r#"{"name":"a"}"#),
+        ("city", r#"[{"name":"b"},{"name":"c"}]"#),
+        ("batch", r#"{"operations":[{"insert":"city","row":{"name":"d"}}]}"#),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let headers = [&*format!("Idempotency-Key: {number}"), "Content-Type: application/json"];
+        let request = format!("POST /api/{path}");
+        let first = here.send(&request, &headers, body.as_bytes());
+        let repeat = there.send(&request, &headers, body.as_bytes());
+        assert_eq!(repeat.header("idempotent-replayed"), Some("true"), "{path}");
+        let (first, position) =
+            (first.header("marmota-position"), repeat.header("marmota-position"));
+        assert!(first.is_some() && first <= position, "{path}: {first:?} {position:?}");
+        let after = format!("Marmota-After: {}", position.unwrap());
+        for client in [&mut *here, &mut *there] {
+            let count = client.send("GET /api/city?count=true", &[&after], b"").is(200);
+            count.says(&format!(r#""count":{}"#, [1, 3, 4][number]));
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use marmota_model::{Error, ErrorKind, Result};
 use marmota_rpc::{ConnectThreads, Connection, Connector, Reconnect};
 use marmota_store::engine::Watch;
 
-use crate::peer::{LEAVE, Peer};
+use crate::peer::{Peer, leave};
 use crate::services::peer_calls::PeerCalls;
 
 const CONNECTING_MAX: Duration = Duration::from_secs(5);
@@ -113,10 +113,9 @@ async fn run(mut connection: Connection, mut calls: PeerCalls) -> (Result<()>, b
                 connection.queue(&message)?;
             }
             if calls.peer.is_ended() {
-                let leave = format!("{{\"jsonrpc\":\"2.0\",\"method\":\"{LEAVE}\",\"params\":[]}}");
                 let until = *leaving_until.get_or_insert_with(|| {
                     // If it cannot be sent, the end of the connection has nearly the same meaning.
-                    let _ = connection.queue(leave.as_bytes());
+                    let _ = connection.queue(&leave());
                     Instant::now() + LEAVING_MAX
                 });
                 // The peer closes the connection. If this side closed it with unread data, it could
@@ -132,6 +131,10 @@ async fn run(mut connection: Connection, mut calls: PeerCalls) -> (Result<()>, b
                 Poll::Pending => return Poll::Pending,
             }
             has_received = true;
+            if calls.has_left() {
+                let message = "the server shuts down, or replaces its routes";
+                return Poll::Ready(Err(Error::new(ErrorKind::Lost, message)));
+            }
         }
     });
     (ended.await, has_received)

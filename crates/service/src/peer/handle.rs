@@ -4,7 +4,8 @@
 //!
 //! A server's peer belongs to one connection and ends with it. A client's peer outlives its
 //! connections: when one breaks, calls that were sent are lost, since they may have been executed,
-//! and those that were not sent wait for the next connection.
+//! and those that were not sent wait for the next connection. A server that ends the connection
+//! notifies its client before; then calls without an answer were not executed, and wait too.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -48,9 +49,18 @@ pub(super) struct PeerState {
     pub(super) runner: Option<Waker>,
     pub(super) subscriptions: Subscriptions,
     pub(super) contracts: ContractCheck,
-    /// The connection on which a stub has its instance.
-    pub(super) stubs: HashMap<u64, u64>,
+    /// The instances of stubs.
+    pub(super) stubs: HashMap<u64, StubInstance>,
     pub(super) streams: Streams,
+}
+
+/// The instance of a stub at the peer.
+#[derive(Clone, Copy)]
+pub(super) struct StubInstance {
+    /// The connection that it belongs to.
+    connection: u64,
+    /// The call that has created it.
+    call: u64,
 }
 
 /// Whether the peer is connected.
@@ -193,8 +203,9 @@ impl Peer {
         is_that_one
     }
 
-    /// The connection has ended. Calls that were sent may have been executed.
-    pub(crate) fn cut(&self) {
+    /// The connection has ended. The peer may have executed calls that it has not answered, unless
+    /// it `was_leaving`.
+    pub(crate) fn cut(&self, was_leaving: bool) {
         let mut state = self.0.lock();
         if !state.is_lasting {
             drop(state);
@@ -208,13 +219,20 @@ impl Peer {
         state.subscriptions.cut();
         let mut again: Vec<u64> = Vec::new();
         let mut gone = Vec::new();
-        for (number, one) in &mut state.waiting {
+        let PeerState { waiting, stubs, .. } = &mut *state;
+        for (number, one) in waiting {
             if !one.is_sent || one.answer.is_some() {
                 continue;
             }
-            if one.is_retryable {
+            if one.is_retryable || was_leaving {
                 one.is_sent = false;
                 again.push(*number);
+                // The instance was not created.
+                if let Some(stub) = one.stub
+                    && stubs.get(&stub).is_some_and(|instance| instance.call == *number)
+                {
+                    stubs.remove(&stub);
+                }
             } else {
                 gone.push(*number);
             }
@@ -357,7 +375,10 @@ impl Peer {
                     continue;
                 }
             }
-            let lives_here = |stub: u64| *stubs.entry(stub).or_insert(*connection) == *connection;
+            let lives_here = |stub: u64| {
+                let instance = StubInstance { connection: *connection, call: number };
+                stubs.entry(stub).or_insert(instance).connection == *connection
+            };
             if !one.stub.is_none_or(lives_here) {
                 strangers.push(number);
                 continue;

@@ -17,7 +17,7 @@ use marmota_rpc::{ConnectionEnd, ServerProtocol, packet, upgraded};
 
 use crate::call::CallOrigin;
 use crate::client::{Client, Subscriber};
-use crate::peer::{Peer, UPGRADE, is_frame};
+use crate::peer::{Peer, UPGRADE, is_frame, leave};
 use crate::services::Settings;
 use crate::services::origin::OriginOf;
 use crate::services::peer_calls::PeerCalls;
@@ -55,7 +55,7 @@ fn accept(settings: &Arc<Settings>, request: &Request, mut origin: CallOrigin) -
     origin.back = Some(Client::of_peer(&peer));
     origin.subscriber = Some(Arc::new(Subscriber::of_peer(&peer)));
     let calls = PeerCalls::new(peer, Arc::clone(settings), origin);
-    let packets = CallProtocol { calls, is_refused: false };
+    let packets = CallProtocol { calls, is_closing: false };
     let calls = match upgraded(request, UPGRADE, packets) {
         Ok(response) => return response,
         Err(packets) => packets.calls,
@@ -73,8 +73,9 @@ fn accept(settings: &Arc<Settings>, request: &Request, mut origin: CallOrigin) -
 /// The calls of a peer on a connection that carries packets.
 struct CallProtocol {
     calls: PeerCalls,
-    /// The peer has sent something invalid.
-    is_refused: bool,
+    /// True once this side ends the connection: the peer has sent something invalid, or the server
+    /// shuts down or replaces its routes.
+    is_closing: bool,
 }
 
 impl ServerProtocol for CallProtocol {
@@ -83,7 +84,7 @@ impl ServerProtocol for CallProtocol {
         loop {
             if let Err(error) = self.take(input, &mut used) {
                 log::info!("a client of services was disconnected: {error}");
-                self.is_refused = true;
+                self.is_closing = true;
                 return used;
             }
             let was_full = !self.calls.is_hungry();
@@ -98,7 +99,7 @@ impl ServerProtocol for CallProtocol {
     }
 
     fn end(&self) -> Option<ConnectionEnd> {
-        match self.is_refused {
+        match self.is_closing {
             true => Some(ConnectionEnd::Refused),
             false => self.calls.has_left().then_some(ConnectionEnd::Left),
         }
@@ -110,6 +111,12 @@ impl ServerProtocol for CallProtocol {
 
     fn is_idle(&self) -> bool {
         self.calls.is_idle()
+    }
+
+    /// Notifies the client that its other calls were not executed, so that it sends them again.
+    fn leave(&mut self, output: &mut Vec<u8>) {
+        packet::put(output, &leave());
+        self.is_closing = true;
     }
 
     fn deadline(&self) -> Option<Instant> {

@@ -94,7 +94,8 @@ impl PeerCalls {
         self.running.is_empty() && self.pumps.is_empty() && self.finding.is_none()
     }
 
-    /// Returns true once the peer has announced that it disconnects.
+    /// Returns true once the peer has announced that it disconnects. A server has then executed no
+    /// call that it has not answered.
     pub(crate) fn has_left(&self) -> bool {
         self.has_left
     }
@@ -275,6 +276,6 @@ impl PeerCalls {
 
 impl Drop for PeerCalls {
     fn drop(&mut self) {
-        self.peer.cut();
+        self.peer.cut(self.has_left);
     }
 }

@@ -6,10 +6,13 @@ mod authority;
 mod calling;
 mod contracts;
 mod json_services;
+mod leaving;
 mod lifetimes;
 mod mocks;
 mod open_api;
 mod origins;
+#[path = "../../../remote/tests/it/place.rs"]
+mod place;
 mod proxy;
 mod reconnecting;
 mod rights;

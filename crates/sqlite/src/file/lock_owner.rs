@@ -1,9 +1,10 @@
-//! Finds the process that keeps a database locked, for error messages.
+//! Finds the processes that have a database open or locked, for error messages.
 //!
 //! The system is queried (`/proc/locks`), so that the message is true even if the holder was
 //! killed. No file is opened: closing a descriptor of the file would drop the locks that this
 //! process has on it. If the system does not report the holder, the error has no name.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 use std::time::Duration;
@@ -24,7 +25,7 @@ const LOG: std::ops::RangeInclusive<u64> = 120..=122;
 const LOOKS: usize = 4;
 
 /// A process that has a database.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LockOwner {
     process: u32,
     deed: Deed,
@@ -62,18 +63,33 @@ pub(crate) fn busy(path: &Path, waited: Duration) -> Error {
     Error::new(ErrorKind::Busy, message)
 }
 
+/// Describes the other processes that have a database open, as far as the system reports them.
+pub(crate) fn other_processes(path: &Path) -> Vec<String> {
+    let mut others: BTreeMap<u32, LockOwner> = BTreeMap::new();
+    for lock_owner in lock_owners(path).filter(|one| one.process != std::process::id()) {
+        let known = others.entry(lock_owner.process).or_insert(lock_owner);
+        known.deed = known.deed.min(lock_owner.deed);
+    }
+    others.values().map(ToString::to_string).collect()
+}
+
 fn lock_owner(path: &Path) -> Option<LockOwner> {
+    lock_owners(path).min_by_key(|lock_owner| lock_owner.weight(std::process::id()))
+}
+
+/// Returns the holders of locks, each several times.
+fn lock_owners(path: &Path) -> impl Iterator<Item = LockOwner> {
     let inode_of = |end: &str| {
         let mut name = path.as_os_str().to_owned();
         name.push(end);
         inode(Path::new(&name))
     };
-    let (file, index, own) = (inode_of("")?, inode_of("-shm"), std::process::id());
-    let looks = (0..LOOKS).filter_map(|_| {
-        let locks = std::fs::read_to_string("/proc/locks").ok()?;
-        holder_among(&locks, file, index, own)
-    });
-    looks.min_by_key(|lock_owner| lock_owner.weight(own))
+    let (file, index) = (inode_of(""), inode_of("-shm"));
+    let looks = file.into_iter().flat_map(|file| std::iter::repeat_n(file, LOOKS));
+    looks.flat_map(move |file| {
+        let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+        holders(&locks, file, index).collect::<Vec<_>>()
+    })
 }
 
 #[cfg(unix)]
@@ -87,9 +103,9 @@ fn inode(_: &Path) -> Option<u64> {
     None
 }
 
-/// Returns the most exclusive holder; this process only if no other holds a lock.
-fn holder_among(locks: &str, file: u64, index: Option<u64>, own: u32) -> Option<LockOwner> {
-    let deed = |lock: &Lock| {
+/// Returns the holders in a text of locks.
+fn holders(locks: &str, file: u64, index: Option<u64>) -> impl Iterator<Item = LockOwner> {
+    let deed = move |lock: &Lock| {
         let has = |byte: u64| lock.bytes.contains(&byte);
         if Some(lock.inode) == index {
             return (lock.is_write && LOG.into_iter().any(has)).then_some(Deed::Writes);
@@ -101,11 +117,10 @@ fn holder_among(locks: &str, file: u64, index: Option<u64>, own: u32) -> Option<
             _ => SHARED.into_iter().any(has).then_some(Deed::HasOpen),
         }
     };
-    let holders = locks.lines().filter_map(parse).filter_map(|lock| {
+    locks.lines().filter_map(parse).filter_map(move |lock| {
         let deed = deed(&lock)?;
         Some(LockOwner { process: lock.process, deed })
-    });
-    holders.min_by_key(|lock_owner| lock_owner.weight(own))
+    })
 }
 
 /// Parses a line such as `3: POSIX  ADVISORY  WRITE 4711 fe:00:5750855 120 120`. A line for a
@@ -127,7 +142,7 @@ fn parse(line: &str) -> Option<Lock> {
 }
 
 impl LockOwner {
-    /// Returns a sort key: the most exclusive holder is the least.
+    /// Returns a sort key: the most exclusive holder is the least, and this process comes after others.
     fn weight(&self, own: u32) -> (Deed, bool) {
         (self.deed, self.process == own)
     }
@@ -169,7 +184,8 @@ mod tests {
     #[test]
     fn who_keeps_the_most_from_others_is_told() {
         let found = |file, index, own| {
-            holder_among(LOCKS, file, index, own)
+            holders(LOCKS, file, index)
+                .min_by_key(|lock_owner| lock_owner.weight(own))
                 .map(|lock_owner| (lock_owner.process, lock_owner.deed))
         };
         assert_eq!(found(70, Some(71), 1), Some((13, Deed::Writes)));

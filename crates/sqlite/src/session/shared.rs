@@ -133,6 +133,14 @@ impl Shared {
         }
     }
 
+    /// Describes the other processes that have the file open.
+    pub(crate) fn other_processes(&self) -> Vec<String> {
+        match &self.location {
+            Location::File(path) => lock_owner::other_processes(path),
+            Location::Memory => Vec::new(),
+        }
+    }
+
     /// Opens the file of a copy, with its key if it has one.
     pub(crate) fn open_copy(&self, path: &Path) -> Result<Connection> {
         let at = |failure: Failure| self.encryption.at(&failure, path);

@@ -91,6 +91,24 @@ fn writers_of_other_processes_fail_nobody() {
     assert_eq!(second.session().unwrap().count(&note, None), 3 * inserted + theirs);
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn processes_that_have_the_file_open_are_listed() {
+    let (folder, note) = (tempfile::tempdir().unwrap(), note());
+    let path = folder.path().join("a.db");
+    let engine = file(&path, std::slice::from_ref(&note));
+    engine.session().unwrap().insert(&note, &[ValueRef::Absent, ValueRef::Text("ours")]).unwrap();
+    assert_eq!(engine.other_processes().unwrap(), <[&str; 0]>::default());
+    let (mut child, said) = start("processes::writes_and_takes_its_time", "MARMOTA_WRITE", &path);
+    let others = engine.other_processes().unwrap();
+    assert_eq!(others.len(), 1, "{others:?}");
+    assert!(others[0].starts_with(&format!("process {} (", child.id())), "{others:?}");
+    drop(child.stdin.take());
+    said.for_each(drop);
+    assert!(child.wait().unwrap().success());
+    assert_eq!(engine.other_processes().unwrap(), <[&str; 0]>::default());
+}
+
 /// The other process: holds the right to write for 60 ms, again and again.
 #[test]
 #[ignore = "a process that another test starts"]

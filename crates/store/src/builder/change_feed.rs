@@ -18,8 +18,7 @@ use crate::layers::feed::schema::{self, commit, identity};
 use crate::layers::feed::shapes::{Shape, Shapes, fields_of};
 use crate::layers::feed::tables::FeedTables;
 use crate::rights::is_internal;
-use crate::rows::registry::Registry;
-use crate::store::Store;
+use crate::store::{Store, StoreCore};
 
 /// The name in the only row of the table with the identity.
 const NAME: &str = "feed";
@@ -130,15 +129,15 @@ fn read_shapes(store: &Store, table: &Table) -> Result<KnownShapes> {
     let mut read = Ok(());
     let query = RowQuery { fields: Some(table.all()), ..RowQuery::new() };
     store.run(&mut Operation::List { table, query: &query }, &mut |row: &[ValueRef<'_>]| {
-        read = known.add(row, store.registry());
+        read = known.add(row, &store.core);
         if read.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     read.map(|()| known)
 }
 
 impl KnownShapes {
-    fn add(&mut self, row: &[ValueRef<'_>], registry: &Registry) -> Result<()> {
-        let (number, shape) = Shape::of_row(row, registry)?;
+    fn add(&mut self, row: &[ValueRef<'_>], core: &StoreCore) -> Result<()> {
+        let (number, shape) = Shape::of_row(row, |name| core.recordable(name))?;
         if let Some(table) = shape.table().filter(|_| shape.is_current()) {
             self.current.insert(Arc::as_ptr(table) as usize, number);
         }
@@ -156,7 +155,8 @@ fn record_tables(
 ) -> Result<Vec<RecordedTable>> {
     let mut recorded = Vec::new();
     let is_recorded = |table: &&Arc<Table>| has_internal || !is_internal(table);
-    for of in store.registry().tables().iter().filter(is_recorded) {
+    let answers = store.core.answers.iter().map(|(table, _)| table);
+    for of in store.registry().tables().iter().chain(answers).filter(is_recorded) {
         let number = match known.current.get(&(Arc::as_ptr(of) as usize)) {
             Some(&number) => number,
             None => {

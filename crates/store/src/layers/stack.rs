@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use marmota_model::Result;
+use marmota_model::{Result, Table};
 
 use crate::contract::audit::AuditLog;
 use crate::contract::engine::Engine;
@@ -24,6 +24,7 @@ use crate::layers::handle::HandleContext;
 use crate::layers::layer::Layer;
 use crate::layers::metrics::MetricsLayer;
 use crate::layers::metrics::meter::{Meter, Metering};
+use crate::layers::replay::ReplayLayer;
 use crate::layers::rights::RightsLayer;
 use crate::layers::session::Sessions;
 use crate::layers::steps::StepsLayer;
@@ -34,7 +35,9 @@ use crate::rows::registry::Registry;
 
 /// The layers, from the first to the last. It is one type, so the compiler sees all calls from one
 /// layer to the next.
-type Stack = TraceLayer<MetricsLayer<RightsLayer<StepsLayer<CacheLayer<FallbackLayer<Sessions>>>>>>;
+type Stack = TraceLayer<
+    MetricsLayer<RightsLayer<ReplayLayer<StepsLayer<CacheLayer<FallbackLayer<Sessions>>>>>>,
+>;
 
 /// The state of an operation that waits, with a part of each layer.
 pub(crate) type StackState = <Stack as Layer>::State;
@@ -49,8 +52,8 @@ pub(crate) struct LayerSettings {
     /// The hooks that are called before writes, if there are any.
     pub(crate) before_hooks: Option<BeforeHooks>,
     pub(crate) cache_bytes_max: Option<u64>,
-    /// True if the engine records changes, with the actor of each.
-    pub(crate) records_changes: bool,
+    /// The table of commits, if the engine records changes, with the actor of each.
+    pub(crate) commits: Option<Arc<Table>>,
 }
 
 /// The layers of a store, and the parts of them that the store shows: its counters, its cache and
@@ -79,8 +82,9 @@ impl Layers {
             audit_log,
             before_hooks,
             cache_bytes_max,
-            records_changes,
+            commits,
         } = settings;
+        let records_changes = commits.is_some();
         let meter = metering.map(|metering| Arc::new(Meter::new(metering, registry, SLOTS)));
         let cache =
             cache_bytes_max.map(|bytes_max| Arc::new(Cache::new(registry, bytes_max, SLOTS)));
@@ -93,7 +97,7 @@ impl Layers {
         let layer = StepsLayer::new(audit_log, before_hooks.clone(), cascades, registry, layer);
         let is_plain =
             !is_traced && meter.is_none() && layer.is_idle() && cache.is_none() && !records_changes;
-        let layer = RightsLayer::new(layer);
+        let layer = RightsLayer::new(ReplayLayer::new(commits, layer));
         let layer = MetricsLayer::new(meter.clone(), layer);
         let stack = TraceLayer::new(is_traced, layer);
         Self { stack, meter, cache, before_hooks, is_plain }

@@ -65,6 +65,13 @@ impl StoreCore {
         self.feed.get()
     }
 
+    /// Returns the table with this name, if the change feed can have it: that of a model, or that of
+    /// the idempotent answers.
+    pub(crate) fn recordable(&self, name: &str) -> Option<&Arc<Table>> {
+        let answers = self.answers.iter().map(|(table, _)| table);
+        self.registry.find(name).or_else(|| answers.into_iter().find(|table| table.name() == name))
+    }
+
     /// Sets the change feed, once.
     pub(crate) fn set_feed(&self, feed: Arc<ChangeFeed>) {
         let _ = self.feed.set(feed);

@@ -112,7 +112,8 @@ impl Store {
         Ok(self.feed()?.hub.position())
     }
 
-    /// Returns the position of a write with this outcome; `None` if it changed nothing, or the
+    /// Returns the position of a write with this outcome, at which its changes are visible. A batch
+    /// whose stored answer is repeated has one too. `None` if the write changed nothing, or the
     /// store records no changes.
     #[must_use]
     pub fn position_of(&self, outcome: &Outcome) -> Option<Position> {
@@ -367,7 +368,7 @@ impl Verb for LearnShapes<'_> {
         let table = &*feed.shape_table;
         let query = RowQuery { fields: Some(table.all()), ..RowQuery::new() };
         call(&mut Operation::List { table, query: &query }, &mut |row: &[ValueRef<'_>]| {
-            match Shape::of_row(row, store.registry()) {
+            match Shape::of_row(row, |name| store.core.recordable(name)) {
                 Ok((number, shape)) if feed.shapes.get(number).is_none() => {
                     feed.shapes.add(number, shape);
                 }

@@ -9,9 +9,9 @@ use marmota_http::{RunningServer, Server};
 use marmota_mariadb::Mariadb;
 use marmota_postgres::Postgres;
 use marmota_rest::Api;
-use marmota_store::Store;
 use marmota_store::change::ChangeRetention;
 use marmota_store::engine::Engine;
+use marmota_store::{Idempotency, Store};
 
 #[derive(Clone, Debug, Model)]
 struct Visit {
@@ -21,7 +21,8 @@ struct Visit {
 
 fn serve(engine: impl Engine + 'static) -> (Store, RunningServer) {
     let builder = Store::builder(engine).model::<Visit>().cache(1 << 20);
-    let store = builder.changes(ChangeRetention::default()).open().unwrap();
+    let builder = builder.changes(ChangeRetention::default());
+    let store = builder.idempotency(Idempotency::default()).open().unwrap();
     let server = Server::bind("127.0.0.1:0").unwrap().listeners(1);
     let server = server.start(Api::new(&store).router()).unwrap();
     (store, server)
@@ -80,5 +81,23 @@ fn what_was_written_is_read(
         let after = format!("Marmota-After: {}\r\n", header(&patched, "Marmota-Position"));
         let read = send(there.local_addr(), &format!("GET {path}"), &after, "");
         assert!(read.contains("moved"), "{read}");
+    }
+    // The other server repeats the answer, also before it has the commit.
+    for number in 0..10 {
+        let insert = |to: &RunningServer| {
+            let (key, row) = (format!("Idempotency-Key: {number}\r\n"), r#"{"place":"once"}"#);
+            send(to.local_addr(), "POST /api/visit", &key, row)
+        };
+        let (first, again) = (insert(&here), insert(&there));
+        assert!(again.contains("Idempotent-Replayed: true"), "{again}");
+        assert_eq!(header(&again, "Location"), header(&first, "Location"));
+        let position = header(&again, "Marmota-Position");
+        assert!(header(&first, "Marmota-Position") <= position, "{first} {again}");
+        let get = format!("GET {}", header(&again, "Location"));
+        for server in [&there, &here] {
+            let after = format!("Marmota-After: {position}\r\n");
+            let read = send(server.local_addr(), &get, &after, "");
+            assert!(read.starts_with("HTTP/1.1 200"), "{read}");
+        }
     }
 }

@@ -184,7 +184,13 @@ fn write(
         kept.push(name);
         let parent = page.filter(|_| turn % 7 != 0);
         page = Some(Ref::new(store.insert(&Page { id: 0, parent }).run().unwrap()));
-        store.insert(&Note { id: 0, text: format!("{turn}") }).run().unwrap();
+        // The batch before is sent again: its answer may have moved meanwhile.
+        for turn in [turn, turn.saturating_sub(1)] {
+            let mut batch = store.batch();
+            let text = format!("{thread} {turn}");
+            batch.idempotency_key(text.clone()).insert(&Note { id: 0, text });
+            batch.all_or_nothing().run().unwrap();
+        }
         written.fetch_add(1, Ordering::Relaxed);
         drop(store);
         // The follower has to be faster, on a busy machine too.
@@ -233,6 +239,7 @@ fn moves_and_returns(first: &str, second: &str) {
         let names: std::collections::HashSet<_> = teams.into_iter().map(|team| team.name).collect();
         assert!(kept.iter().all(|name| names.contains(name)), "an acknowledged row is missing");
         assert_eq!(names.len(), 3_001 + kept.len());
+        assert_eq!(store.count::<Note>().run().unwrap(), kept.len() as u64, "each batch once");
     }
     // The secondary is refused also after the end; the primary is a database like any other.
     pair::end(&primary).unwrap();

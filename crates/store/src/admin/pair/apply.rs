@@ -16,7 +16,7 @@ use super::writes::{Repeated, has_version, replacement};
 use crate::admin::transfer::{Ends, PIECE_ROWS, insert, references_to_itself};
 use crate::contract::change::{Change, Commit, Position};
 use crate::contract::engine::{self, Engine, Session};
-use crate::contract::operation::{BatchMode, Operation, Outcome, Write};
+use crate::contract::operation::{ANSWERS, BatchMode, Operation, Outcome, Write};
 use crate::layers::feed::pair_record::{self, Covered, PairRecord, PairRole};
 use crate::store::Store;
 
@@ -314,6 +314,19 @@ fn may_succeed_alone(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Conflict | ErrorKind::Invalid | ErrorKind::NotFound)
 }
 
+/// Returns the tables of the primary whose rows move, in the order in which they are copied. The
+/// answers to batches do if the secondary, which has the tables `theirs`, stores answers too.
+///
+/// # Errors
+/// [`ErrorKind::Invalid`] if tables refer to each other in a cycle.
+pub(super) fn moved(primary: &Store, theirs: &[Arc<Table>]) -> Result<Vec<Arc<Table>>> {
+    let mut tables = primary.registry().by_dependency()?;
+    if theirs.iter().any(|table| table.name() == ANSWERS) {
+        tables.extend(primary.core.recordable(ANSWERS).cloned());
+    }
+    Ok(tables)
+}
+
 /// Returns the secondary of a pair that is filled.
 ///
 /// # Errors
@@ -333,8 +346,10 @@ pub(super) fn target<'s>(primary: &Store, secondary: &'s Store) -> Result<Target
     if theirs.covered != Covered::All {
         return Err(Error::new(ErrorKind::Invalid, "the secondary is not filled yet"));
     }
-    let tables = primary.registry().by_dependency()?;
-    Target::new(secondary.engine(), secondary.registry().tables(), tables, (table, theirs))
+    let answers = secondary.core.recordable(ANSWERS).into_iter();
+    let own: Vec<_> = secondary.registry().tables().iter().chain(answers).cloned().collect();
+    let tables = moved(primary, &own)?;
+    Target::new(secondary.engine(), &own, tables, (table, theirs))
 }
 
 /// The commits that were applied together.

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Result, Table, Uuid};
 
-use super::apply::{Target, advance};
+use super::apply::{Target, advance, moved};
 use super::flip::check_alone;
 use super::piece::Source;
 use crate::admin::transfer::{Ends, count};
 use crate::builder::{Assembled, StoreBuilder};
 use crate::contract::engine::Engine;
-use crate::contract::operation::ANSWERS;
 use crate::contract::plan::Destructive;
 use crate::layers::feed::pair_record::{self, Covered, PairRecord, PairRole};
 use crate::migration::MIGRATIONS;
@@ -19,7 +18,7 @@ use crate::migration::computed::COMPUTED;
 use crate::store::Store;
 
 /// The tables that no change of a model is in. Their rows are copied when the secondary is filled.
-const UNRECORDED: [&str; 3] = [MIGRATIONS, COMPUTED, ANSWERS];
+const UNRECORDED: [&str; 2] = [MIGRATIONS, COMPUTED];
 
 /// The URLs of the databases of a pair, without passwords: each database records the other one, and
 /// errors name it.
@@ -121,7 +120,7 @@ fn begin(
         }
     }
     let position = primary.position()?;
-    let first = primary.registry().by_dependency()?.first().map(|table| table.name().to_owned());
+    let first = moved(primary, &to.tables)?.first().map(|table| table.name().to_owned());
     let ours = PairRecord {
         pair: Uuid::now_v7(),
         role: PairRole::Primary,
@@ -154,7 +153,7 @@ fn run(
     record: (Arc<Table>, PairRecord),
     progress: &mut dyn FnMut(FillProgress<'_>) -> ControlFlow<()>,
 ) -> Result<()> {
-    let tables = source.store.registry().by_dependency()?;
+    let tables = moved(&source.store, &to.tables)?;
     copy_unrecorded(source.store.engine(), &*to.engine, &to.tables)?;
     let mut target = Target::new(&*to.engine, &to.tables, tables, record)?;
     let (mut rows, mut rows_total) = (0, 0);
@@ -193,16 +192,4 @@ fn copy_unrecorded(from: &dyn Engine, to: &dyn Engine, tables: &[Arc<Table>]) ->
         }
     }
     Ok(())
-}
-
-/// Copies the answers to batches that the other store does not have, if both store answers.
-///
-/// # Errors
-/// Those of the engines.
-pub(super) fn copy_answers(from: &Store, to: &Store) -> Result<()> {
-    let (Some((of_from, _)), Some((of_to, _))) = (&from.core.answers, &to.core.answers) else {
-        return Ok(());
-    };
-    let mut ends = Ends { from: from.engine().session()?, to: to.engine().session()? };
-    ends.copy(of_from, of_to, &mut |_| {}).map(drop)
 }

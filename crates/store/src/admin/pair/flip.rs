@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use marmota_model::{Error, ErrorKind, NoRows, Result, RowQuery, Timestamp, ValueRef};
 
 use super::apply::{advance, target};
-use super::fill::copy_answers;
 use super::piece::{Source, last_commit};
 use crate::builder::StoreBuilder;
 use crate::contract::change::Position;
@@ -54,9 +53,7 @@ pub(super) fn flip(primary: &Store, secondary: &Store, wait_max: Duration) -> Re
         std::thread::sleep(PAUSE);
     }
     // A process that starts after the exchange is refused.
-    let done = check_alone(primary)
-        .and_then(|()| copy_answers(primary, secondary))
-        .and_then(|()| exchange(primary, secondary));
+    let done = check_alone(primary).and_then(|()| exchange(primary, secondary));
     if done.is_err() && !is_marked(primary).unwrap_or(true) {
         primary.core.layers.sessions().unseal();
     }

@@ -32,7 +32,8 @@ pub struct Outcome {
     /// The effect of an insert of one row.
     pub effect: UpsertEffect,
     /// The number of the commit in the change feed, if the engine records changes and the operation
-    /// committed some. [`Store::position_of`](crate::Store::position_of) makes a position of it.
+    /// committed some. For a batch whose stored answer is repeated, it is the number of the last
+    /// visible commit: that of the first execution, or a later one. [`Store::position_of`](crate::Store::position_of) makes a position of it.
     pub commit: Option<NonZeroU64>,
     /// True if a replica executed the read ([`Store::prefer_replica`](crate::Store::prefer_replica)).
     pub from_replica: bool,

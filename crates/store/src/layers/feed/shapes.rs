@@ -12,7 +12,6 @@ use parking_lot::RwLock;
 use super::commit_rows::integer;
 use super::schema::shape;
 use crate::contract::change::RecordedRows;
-use crate::rows::registry::Registry;
 
 /// The recorded tables. Numbers are small and rarely missing, so they are places in a list.
 #[derive(Debug, Default)]
@@ -67,11 +66,15 @@ impl Shapes {
 }
 
 impl Shape {
-    /// Reads a row of the internal table. Returns the number of the recorded table as well.
+    /// Reads a row of the internal table. Returns the number of the recorded table as well. `find`
+    /// returns the table that the store has now.
     ///
     /// # Errors
     /// [`ErrorKind::Engine`] for a damaged row.
-    pub(crate) fn of_row(row: &[ValueRef<'_>], registry: &Registry) -> Result<(u64, Self)> {
+    pub(crate) fn of_row<'t>(
+        row: &[ValueRef<'_>],
+        find: impl FnOnce(&str) -> Option<&'t Arc<Table>>,
+    ) -> Result<(u64, Self)> {
         let damaged = || Error::new(ErrorKind::Engine, "a recorded table of the feed is damaged");
         let (ValueRef::Text(name), ValueRef::Json(fields)) =
             (row[shape::TABLE], row[shape::FIELDS])
@@ -79,7 +82,7 @@ impl Shape {
             return Err(damaged());
         };
         let fields: Vec<String> = serde_json::from_str(fields).map_err(|_| damaged())?;
-        Ok((integer(row[shape::NUMBER]), Self::new(&fields, registry.find(name))))
+        Ok((integer(row[shape::NUMBER]), Self::new(&fields, find(name))))
     }
 
     /// `fields` are the recorded fields ([`fields_of`]); `table` is the table with this name now.

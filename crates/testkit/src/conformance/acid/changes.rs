@@ -3,16 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
-use marmota_model::{Blob, ErrorKind, Value};
+use marmota_model::{Blob, ErrorKind, NoRows, Result, Value};
 use marmota_store::action::block_on;
 use marmota_store::change::{
     Change, ChangeKind, ChangeRetention, ChangeStream, Commit, FeedEvent, Position,
 };
-use marmota_store::{Store, StoreBuilder};
+use marmota_store::operation::{BatchMode, Fingerprint, OnceKey, Operation, Outcome, Write};
+use marmota_store::{Idempotency, Store, StoreBuilder};
 
 use crate::conformance::harness::models::{self, Document, Note, Seat};
-use crate::conformance::harness::subject::{Stand, Subject};
+use crate::conformance::harness::subject::{AddModels, Stand, Subject};
 
 register!($ changes_promises changes:
     an_engine_without_a_feed_refuses_it,
@@ -21,6 +23,7 @@ register!($ changes_promises changes:
     concurrent_commits_are_in_the_order_of_each_row,
     positions_are_valid_after_a_restart,
     blobs_are_not_copied_into_the_feed,
+    a_repeated_batch_has_a_position_with_its_writes,
 );
 
 fn recording(builder: StoreBuilder) -> StoreBuilder {
@@ -236,4 +239,37 @@ pub fn blobs_are_not_copied_into_the_feed(subject: &Subject) {
     let change = &commit.changes[0];
     assert!(change.changed.contains(change.table.position("body").unwrap()));
     assert_eq!(value(change, change.after.as_ref(), "body"), &Value::Absent);
+}
+
+/// A batch whose stored answer is repeated has a position at which its writes are visible: that of
+/// the first execution, or of a later commit.
+pub fn a_repeated_batch_has_a_position_with_its_writes(subject: &Subject) {
+    let once: AddModels = |builder| recording(builder).idempotency(Idempotency::default());
+    if !subject.capability().change_feed {
+        return;
+    }
+    let stand = Stand::open(subject, once);
+    let table = stand.table("note").unwrap();
+    let execute = || {
+        let mut print = Fingerprint::default();
+        print.add(b"a note");
+        let key = OnceKey::new("k", &print).unwrap();
+        let (mut results, mut answered) = (Vec::new(), None);
+        let row = vec![Value::Absent, Value::Text("a".into()), Value::Int(1)];
+        let writes = [Write::insert(Arc::clone(&table), row)];
+        let mut answer = |_: &[Result<Outcome>]| b"done".to_vec();
+        let once = Some(stand.once(&key, &mut answer, &mut answered).unwrap());
+        let (results, mode) = (&mut results, BatchMode::AllOrNothing);
+        let mut batch = Operation::Batch { writes: &writes, links: &[], once, mode, results };
+        let outcome = stand.run(&mut batch, &mut NoRows).unwrap();
+        (stand.position_of(&outcome).unwrap(), answered.unwrap().repeated)
+    };
+    let (first, is_repeated) = execute();
+    assert!(!is_repeated);
+    assert_eq!(execute(), (first, true));
+    stand.insert(&Note::new("b", 1)).run().unwrap();
+    let (later, is_repeated) = execute();
+    assert!(is_repeated && first < later, "{first} {later}");
+    block_on(stand.reached(later, Duration::from_secs(10))).unwrap();
+    assert_eq!(stand.count::<Note>().run().unwrap(), 2);
 }
