@@ -2,8 +2,9 @@
 //! insert sets a part of a key, or the fields that a reference is computed of.
 
 use marmota_derive::Model;
-use marmota_model::{Date, ErrorKind, Ref, Uuid, Value};
+use marmota_model::{Caller, Date, ErrorKind, Ref, Uuid, Value};
 use marmota_store::operation::{Keys, Outcome};
+use marmota_store::rights::{Grant, Right, Rights};
 use marmota_store::{Idempotency, StoreBuilder};
 
 use crate::conformance::harness::refusal::{blamed, refused};
@@ -209,8 +210,39 @@ pub fn a_link_has_values_of_any_kind(subject: &Subject) {
     }
 }
 
+/// The rights of the caller are those on the fields that a link sets, and on the row with their values.
+pub fn a_link_needs_the_rights_on_its_fields(subject: &Subject) {
+    if !subject.capability().guarded_writes {
+        return;
+    }
+    let stand = Stand::open(subject, models);
+    let list = stand.insert(&playlist("a")).run().unwrap();
+    let id = stand.insert(&Vote::default()).run().unwrap();
+    let caller = Caller { id: "7".to_owned(), name: "ann".to_owned(), groups: Vec::new() };
+    let own_list = [
+        Grant::new("entry", &[Right::Read]),
+        Grant::new("entry", &[Right::Insert]).rule(format!("playlist = {list}")),
+        Grant::new("playlist", &Right::ALL),
+        Grant::new("vote", &Right::ALL).except(["playlist"]),
+    ];
+    let rights = Rights::new(stand.registry(), Some(caller), &own_list).unwrap();
+    let caller = stand.with_rights(rights);
+    let mut batch = caller.batch();
+    let made = batch.insert(&entry(list, 1)).handle();
+    batch.patch::<Vote>(id).set_ref(Vote::ENTRY, made);
+    refused(batch.all_or_nothing().run(), ErrorKind::Denied);
+    // The struct has a list that the rule permits, and the link another one.
+    let mut batch = caller.batch();
+    let other = batch.insert(&playlist("b")).handle();
+    batch.insert(&entry(list, 1)).set_ref(Entry::PLAYLIST, other);
+    refused(batch.all_or_nothing().run(), ErrorKind::Denied);
+    assert_eq!(stand.count::<Entry>().run().unwrap(), 0);
+    caller.insert(&entry(list, 1)).run().unwrap();
+}
+
 register!($ composite_links_promises composite_links: ; by transactions:
     a_link_is_a_part_of_a_key,
     a_link_sets_the_fields_of_a_reference,
     a_link_has_values_of_any_kind,
+    a_link_needs_the_rights_on_its_fields,
 );
