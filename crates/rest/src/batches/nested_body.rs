@@ -118,7 +118,7 @@ impl Parent {
 }
 
 /// The names of the members that determine a reference: its own, and those that it is computed of.
-pub(super) fn determining<'t>(table: &'t Table, reference: usize) -> impl Iterator<Item = &'t str> {
+pub(super) fn determining(table: &Table, reference: usize) -> impl Iterator<Item = &str> {
     let parts = table.parts(reference).iter();
     std::iter::once(reference).chain(parts.copied()).map(|field| &*table.fields()[field].name)
 }

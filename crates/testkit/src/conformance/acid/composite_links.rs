@@ -223,14 +223,15 @@ pub fn a_link_needs_the_rights_on_its_fields(subject: &Subject) {
         Grant::new("entry", &[Right::Read]),
         Grant::new("entry", &[Right::Insert]).rule(format!("playlist = {list}")),
         Grant::new("playlist", &Right::ALL),
-        Grant::new("vote", &Right::ALL).except(["playlist"]),
+        Grant::new("vote", &[Right::Read]),
+        Grant::new("vote", &[Right::Update]).except(["playlist"]),
     ];
     let rights = Rights::new(stand.registry(), Some(caller), &own_list).unwrap();
     let caller = stand.with_rights(rights);
     let mut batch = caller.batch();
     let made = batch.insert(&entry(list, 1)).handle();
     batch.patch::<Vote>(id).set_ref(Vote::ENTRY, made);
-    refused(batch.all_or_nothing().run(), ErrorKind::Denied);
+    blamed(batch.all_or_nothing().run(), ErrorKind::Denied, "playlist", "rights");
     // The struct has a list that the rule permits, and the link another one.
     let mut batch = caller.batch();
     let other = batch.insert(&playlist("b")).handle();
