@@ -44,7 +44,8 @@ pub mod operation {
     pub use crate::contract::operation::{
         ANSWERS, Answered, BatchMode, Cascade, Fingerprint, Idempotency, KEY_BYTES_MAX, Keys, Link,
         LinkAt, OnConflict, Once, OnceKey, Operation, Outcome, UpsertEffect, UpsertResult, Write,
-        conflict_filters, conflicting_indexes, key_made, owned_rows, resolve_links,
+        complete_linked, conflict_filters, conflicting_indexes, key_made, owned_rows,
+        report_linked_key, resolve_links,
     };
 }
 

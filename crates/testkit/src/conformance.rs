@@ -37,8 +37,8 @@ mod schemas;
 
 pub use access::{field_rights, history, related_rights, rights};
 pub use acid::{
-    background, batches, before_hooks, changes, concurrency, durability, file_fields, groups,
-    hooks, idempotency, jobs, live, transactions,
+    background, batches, before_hooks, changes, composite_links, concurrency, durability,
+    file_fields, groups, hooks, idempotency, jobs, live, transactions,
 };
 pub use event_loops::{budgets, event_loop};
 
@@ -86,6 +86,7 @@ macro_rules! conformance {
             $crate::budgets_promises!();
             $crate::changes_promises!();
             $crate::composite_keys_promises!();
+            $crate::composite_links_promises!();
             $crate::composite_references_promises!();
             $crate::computed_fields_promises!();
             $crate::concurrency_promises!();

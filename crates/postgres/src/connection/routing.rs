@@ -76,7 +76,7 @@ impl Connection {
         routed
     }
 
-    /// Processes one message. Returns `None` if it is not complete.
+    /// Processes one message, or several rows. Returns `None` if it is not complete.
     pub(super) fn step(&mut self, asking: Option<u64>) -> Option<Result<(), ()>> {
         let (message, taken) = match backend::first(&self.input[self.unread.clone()]) {
             Ok(Some(found)) => found,
@@ -85,6 +85,14 @@ impl Connection {
                 self.lose("the server violated the protocol");
                 return Some(Err(()));
             }
+        };
+        let taken = match message {
+            // Rows change only what is held, and are most of the messages.
+            BackendMessage::DataRow(_) => {
+                let rest = self.unread.start + taken..self.unread.end;
+                taken + backend::rows_before(&self.input[rest], TURN_BYTES)
+            }
+            _ => taken,
         };
         let came = self.unread.start..self.unread.start + taken;
         self.unread.start = came.end;

@@ -3,7 +3,7 @@
 //! connection.
 
 use marmota_model::{Error, Result};
-use marmota_store::operation::{BatchMode, Operation, Outcome, resolve_links};
+use marmota_store::operation::{BatchMode, Operation, Outcome, report_linked_key, resolve_links};
 use marmota_store::refusal;
 
 use crate::commands::command_batch::Role;
@@ -64,7 +64,12 @@ impl InFlightOperation {
     ) -> Next {
         match (linked, failure) {
             (Linked::Write(at, write), None) => {
-                let outcome = self.outcome_of_write(&write, self.reply.mark_at(at));
+                let mut outcome = self.outcome_of_write(&write, self.reply.mark_at(at));
+                if let Operation::Batch { writes, .. } = operation
+                    && let Some(given) = writes.get(at as usize)
+                {
+                    report_linked_key(given, &write, &mut outcome);
+                }
                 push(operation, Ok(outcome));
                 self.link(composer, operation, at + 1)
             }

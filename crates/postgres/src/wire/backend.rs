@@ -55,6 +55,24 @@ pub fn first(bytes: &[u8]) -> Result<Option<(BackendMessage<'_>, usize)>, Broken
     Ok(Some((message(head[0], body)?, length + 1)))
 }
 
+/// Returns the size of the complete rows that come next, each of which begins before `end`; zero if
+/// another message comes next.
+#[must_use]
+pub fn rows_before(bytes: &[u8], end: usize) -> usize {
+    let mut size = 0;
+    while size < end
+        && let Some([b'D', length @ ..]) = bytes[size..].first_chunk::<5>()
+    {
+        let length = u32::from_be_bytes(*length) as usize;
+        // Shorter ones have no number of columns.
+        if !(6..=MESSAGE_BYTES_MAX).contains(&length) || bytes.len() - size <= length {
+            break;
+        }
+        size += length + 1;
+    }
+    size
+}
+
 /// Returns the size of the first message, or `None` if that is not received yet.
 #[must_use]
 pub fn length(bytes: &[u8]) -> Option<usize> {
@@ -273,6 +291,21 @@ mod tests {
         assert_eq!(row.next_column(), Ok(None));
         assert_eq!(row.next_column(), Ok(Some(&[7][..])));
         assert_eq!(row.next_column(), Err(Broken));
+    }
+
+    #[test]
+    fn rows_that_follow_are_counted_while_they_are_complete() {
+        let row = of(b'D', &[0, 1, 0, 0, 0, 1, 7]);
+        let rows = [&row[..], &row, &row].concat();
+        for end in 0..=rows.len() {
+            let complete = end / row.len() * row.len();
+            assert_eq!(rows_before(&rows[..end], rows.len()), complete);
+        }
+        assert_eq!(rows_before(&rows, row.len() + 1), 2 * row.len());
+        assert_eq!(rows_before(&rows, 0), 0);
+        for other in [of(b'C', b"SELECT 1\0"), of(b'D', &[0]), vec![b'D', 255, 255, 255, 255]] {
+            assert_eq!(rows_before(&[&row[..], &other].concat(), 1_000), row.len());
+        }
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! A client's batch, validated like a batch of the program itself.
 
-use marmota_model::{KeyKind, Kind, Result, Scratch, Table, Uuid, Value, ValueRef};
+use marmota_model::{Result, Scratch, Table, Value, ValueRef, Violation};
 use marmota_store::Store;
 use marmota_store::operation::{
-    Answered, BatchMode, Keys, Link, LinkAt, OnceKey, Operation, Outcome, Write,
+    Answered, BatchMode, Keys, Link, LinkAt, OnceKey, Operation, Outcome, Write, complete_linked,
 };
 use marmota_store::prepare::{self, ValueSource};
 use marmota_store::read::check_key;
@@ -118,24 +118,11 @@ fn check_link(link: &Link, table: &Table, before: &[Write]) -> Result<()> {
     link.check(table, before)
 }
 
-/// Returns a value of the right kind for a field that a link will set to a key.
-fn placeholder(table: &Table, field: usize) -> Value {
-    match table.fields().get(field).map(|field| &field.kind) {
-        Some(Kind::Reference { key: KeyKind::Uuid, .. }) => Value::Uuid(Uuid::max()),
-        Some(Kind::Reference { key: KeyKind::Text, .. }) => Value::Text("linked".to_owned()),
-        _ => Value::Int(1),
-    }
-}
-
 fn ready(asked: ReceivedWrite, links: &[Link], scope: &Store) -> Result<Write> {
     let key_is_linked = links.iter().any(|link| link.at == LinkAt::Key);
     let fill = |table: &Table, row: &mut [Value]| {
         for link in links {
-            if let LinkAt::Field(field) = link.at
-                && let Some(value) = row.get_mut(field)
-            {
-                *value = placeholder(table, field);
-            }
+            link.at.reserve(table, |field, value| row[field] = value.to_value());
         }
     };
     let check = |table: &Table, key: &Value| match key_is_linked {
@@ -146,8 +133,8 @@ fn ready(asked: ReceivedWrite, links: &[Link], scope: &Store) -> Result<Write> {
         ReceivedWrite::Insert { table, mut row, on_conflict } => {
             fill(&table, &mut row);
             let stamp = scope.stamp(&table);
-            let row = prepared(&table, &row, |table, row, scratch| {
-                prepare::insert(table, row, ValueSource::Values, stamp, scratch)
+            let row = prepared(&table, &row, links, |table, row, scratch, violations| {
+                prepare::insert_into(table, row, ValueSource::Values, stamp, scratch, violations);
             })?;
             Write::Insert { table, row, on_conflict }
         }
@@ -156,8 +143,8 @@ fn ready(asked: ReceivedWrite, links: &[Link], scope: &Store) -> Result<Write> {
             check_version(&table, version)?;
             fill(&table, &mut row);
             let stamp = scope.stamp(&table);
-            let row = prepared(&table, &row, |table, row, scratch| {
-                prepare::update(table, row, ValueSource::Values, stamp, scratch)
+            let row = prepared(&table, &row, links, |table, row, scratch, violations| {
+                prepare::update_into(table, row, ValueSource::Values, stamp, scratch, violations);
             })?;
             Write::Update { table, key, row, version }
         }
@@ -182,10 +169,14 @@ fn ready(asked: ReceivedWrite, links: &[Link], scope: &Store) -> Result<Write> {
 fn prepared(
     table: &Table,
     row: &[Value],
-    prepare: impl for<'a> FnOnce(&'a Table, &mut [ValueRef<'a>], &'a Scratch) -> Result<()>,
+    links: &[Link],
+    prepare: impl for<'a> FnOnce(&'a Table, &mut [ValueRef<'a>], &'a Scratch, &mut Vec<Violation>),
 ) -> Result<Vec<Value>> {
     let scratch = Scratch::new();
     let mut values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
-    prepare(table, &mut values, &scratch)?;
+    let mut violations = Vec::new();
+    prepare(table, &mut values, &scratch, &mut violations);
+    complete_linked(table, links, &mut values, &mut violations);
+    prepare::finish(violations)?;
     Ok(values.iter().map(ValueRef::to_value).collect())
 }

@@ -22,7 +22,9 @@ use std::sync::Arc;
 use marmota_http::Status;
 use marmota_model::{Error, FieldSet, Scratch, Table, Value, ValueRef, Violation, json};
 use marmota_store::Store;
-use marmota_store::operation::{Link, LinkAt, OnConflict, Outcome, UpsertEffect, Write, key_made};
+use marmota_store::operation::{
+    Link, LinkAt, OnConflict, Outcome, UpsertEffect, Write, complete_linked, key_made,
+};
 use marmota_store::prepare::{self, ValueSource, WriteTimestamp};
 use marmota_store::write::check_version;
 use marmota_web::{ApiError, ApiResult, ErrorDocument};
@@ -245,11 +247,11 @@ pub(crate) fn insert_of(
     let mut row = empty_row(table);
     let mut violations = Vec::new();
     body::read_row(table, json, &scratch, &mut row, &mut violations)?;
-    let links = linked.take(table, &mut row, &mut violations)?;
+    let links = linked.take(table, &mut row, &scratch, &mut violations)?;
     let on_conflict = on_conflict.with_given(table, FieldSet::present(&row));
     let stamp = WriteTimestamp::now(table);
     prepare::insert_into(table, &mut row, ValueSource::Values, stamp, &scratch, &mut violations);
-    finish(table, violations, &links)?;
+    finish(table, &mut row, violations, &links)?;
     let row = row.iter().map(ValueRef::to_value).collect();
     Ok((Write::Insert { table: Table::original_of(table), row, on_conflict }, links))
 }
@@ -259,14 +261,13 @@ pub(crate) fn insert_of(
 ///
 /// # Errors
 /// 422 with the remaining violations.
-fn finish(table: &Table, mut violations: Vec<Violation>, links: &[Link]) -> ApiResult<()> {
-    let is_linked = |name: &str| {
-        links.iter().any(|link| match link.at {
-            LinkAt::Field(field) => *table.fields()[field].name == *name,
-            LinkAt::Key => false,
-        })
-    };
-    violations.retain(|violation| !is_linked(&violation.field));
+fn finish(
+    table: &Table,
+    row: &mut [ValueRef<'_>],
+    mut violations: Vec<Violation>,
+    links: &[Link],
+) -> ApiResult<()> {
+    complete_linked(table, links, row, &mut violations);
     Ok(prepare::finish(violations)?)
 }
 
@@ -291,7 +292,7 @@ fn of_update(
     let mut row = empty_row(table);
     let mut violations = Vec::new();
     body::read_row(table, json.get().as_bytes(), &scratch, &mut row, &mut violations)?;
-    links.extend(linked.take(table, &mut row, &mut violations)?);
+    links.extend(linked.take(table, &mut row, &scratch, &mut violations)?);
     if !key.as_ref().is_absent() {
         body::check_same_key(table, &row, key.as_ref())?;
     }
@@ -302,7 +303,7 @@ fn of_update(
     }
     let stamp = WriteTimestamp::now(table);
     prepare::update_into(table, &mut row, ValueSource::Values, stamp, &scratch, &mut violations);
-    finish(table, violations, &links)?;
+    finish(table, &mut row, violations, &links)?;
     let row = row.iter().map(ValueRef::to_value).collect();
     Ok((Write::Update { table: Table::original_of(table), key, row, version }, links))
 }

@@ -23,7 +23,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use marmota_model::{KeyKind, Kind, Table, Uuid, Value, ValueRef, Violation};
+use marmota_model::rule::violation;
+use marmota_model::{Error, Kind, Scratch, Table, Value, ValueRef, Violation};
 use marmota_store::operation::{Link, LinkAt, Write};
 use marmota_web::{ApiError, ApiResult};
 use serde::Deserialize;
@@ -169,35 +170,61 @@ impl Linked {
     }
 
     /// Resolves the references to earlier operations in a row. Their violations are removed, and
-    /// the row gets the key or, if that is not known yet, a placeholder of the right type.
+    /// the row gets the key or, if that is not known yet, a placeholder of the right type. For a
+    /// reference to a composite key, these are the fields that it is computed of.
     ///
     /// Returns the links of the placeholders, for [`Linked::add`].
     pub(crate) fn take<'l>(
         &'l self,
-        table: &Table,
+        table: &'l Table,
         row: &mut [ValueRef<'l>],
+        scratch: &'l Scratch,
         violations: &mut Vec<Violation>,
     ) -> ApiResult<Vec<Link>> {
         let mut links = Vec::new();
         for (position, field) in table.fields().iter().enumerate() {
-            let Kind::Reference { key, .. } = &field.kind else { continue };
+            let Kind::Reference { .. } = &field.kind else { continue };
             let named = violations.iter().position(|found| found.field == field.name);
             let Some(at) = named else { continue };
             let Some(operation) = operation_of(&violations[at].value) else { continue };
             let made = self.made(table, LinkAt::Field(position), operation)?;
             violations.remove(at);
-            row[position] = match (made, key) {
-                (Made::Identity(key), _) => key.as_ref(),
-                (Made::Then(link), key) => {
+            if let Some(&part) = table.parts(position).iter().find(|&&at| !row[at].is_absent()) {
+                let message = format!("is set by the reference `{}`: leave it out", field.name);
+                let broken = violation(&table.fields()[part], row[part], "reference", message);
+                return Err(Error::invalid(vec![broken]).into());
+            }
+            match made {
+                Made::Identity(key) => put_key(table, position, key.as_ref(), row, scratch),
+                Made::Then(link) => {
+                    link.at.reserve(table, |field, value| row[field] = value);
                     links.push(link);
-                    match key {
-                        KeyKind::Auto => ValueRef::Int(1),
-                        KeyKind::Uuid => ValueRef::Uuid(Uuid::nil()),
-                        KeyKind::Text => ValueRef::Text("?"),
-                    }
                 }
-            };
+            }
         }
         Ok(links)
+    }
+}
+
+/// Writes a key to the field of a reference, or to the fields that the reference is computed of.
+fn put_key<'a>(
+    table: &Table,
+    position: usize,
+    key: ValueRef<'a>,
+    row: &mut [ValueRef<'a>],
+    scratch: &'a Scratch,
+) {
+    if !table.is_made(position) {
+        row[position] = key;
+        return;
+    }
+    for (&part, value) in table.parts(position).iter().zip(table.part_values(position, key)) {
+        row[part] = match value {
+            Value::Text(text) => ValueRef::Text(scratch.text(&text)),
+            Value::Int(number) => ValueRef::Int(number),
+            Value::Uuid(uuid) => ValueRef::Uuid(uuid),
+            Value::Date(day) => ValueRef::Date(day),
+            _ => ValueRef::Null,
+        };
     }
 }

@@ -29,7 +29,8 @@ use serde_json::value::RawValue;
 use crate::batches::batch_operation::write_of;
 use crate::batches::linked::Linked;
 use crate::batches::nested_body::{
-    Body, Members, Verbs, at_place, is_object, key_of, list, members, quoted, refused,
+    Body, Member, Members, Parent, Verbs, at_place, determining, is_object, key_of, list, members,
+    quoted, refused,
 };
 use crate::protocol::body;
 use crate::protocol::etag;
@@ -48,8 +49,8 @@ const DEPTH_MAX: usize = 4;
 /// What a member of a row is.
 enum Meaning {
     Value,
-    /// A reference field with a row, and the name of its table.
-    Referred(String),
+    /// A row of this table, to which a field refers.
+    Referred(String, usize),
     /// Rows of this table that refer to the row, by this field.
     Referring(Arc<Table>, usize),
 }
@@ -58,7 +59,7 @@ fn meaning(context: RequestContext<'_>, table: &Table, name: &str, json: &RawVal
     if let Some(field) = table.find_written(name) {
         return match &table.fields()[field].kind {
             Kind::Reference { table, .. } if is_object(json) => {
-                Meaning::Referred(table.to_string())
+                Meaning::Referred(table.to_string(), field)
             }
             _ => Meaning::Value,
         };
@@ -92,44 +93,6 @@ pub(crate) fn is_sent(context: RequestContext<'_>) -> bool {
     members.iter().any(|(name, json)| {
         !matches!(meaning(context, context.table(), name, json), Meaning::Value)
     })
-}
-
-/// Checks that a row can be written together with the row that it refers to.
-///
-/// # Errors
-/// 400 for a reference that is computed: its fields have the values of the key, which the caller knows.
-fn written_by_itself(table: &Table, reference: usize, place: &str) -> ApiResult<()> {
-    let parts = table.parts(reference).iter().map(|&at| format!("`{}`", table.fields()[at].name));
-    let parts: Vec<String> = parts.collect();
-    if parts.is_empty() {
-        return Ok(());
-    }
-    let message = format!(
-        "cannot be written with the row: `{}` of `{}` is computed of {}; write both rows in a batch, \
-         with the values of these fields",
-        table.fields()[reference].name,
-        table.name(),
-        parts.join(", ")
-    );
-    Err(refused(place, message))
-}
-
-/// The key to which the rows in a row refer.
-#[derive(Clone)]
-enum Parent {
-    /// That of the row which an operation inserts.
-    Operation(usize),
-    /// A known one, as JSON.
-    Key(String),
-}
-
-impl Parent {
-    fn json(&self) -> String {
-        match self {
-            Self::Operation(number) => format!("{{\"$result\":{number}}}"),
-            Self::Key(key) => key.clone(),
-        }
-    }
 }
 
 /// A written row, for the answer.
@@ -245,7 +208,8 @@ impl Nested {
             false => format!("{place}.{name}"),
         };
         let Members(members) = members(json).map_err(|error| at_place(error, place))?;
-        let (mut own, mut later, mut children) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut own, mut later, mut children) = (Vec::<Member>::new(), Vec::new(), Vec::new());
+        let mut referred = Vec::new();
         let mut seen: Vec<&str> = Vec::new();
         for (name, value) in &members {
             let meaning = meaning(context, table, name, value);
@@ -254,33 +218,36 @@ impl Nested {
             }
             seen.push(name);
             match meaning {
-                Meaning::Value => own.push((&**name, value.get().to_owned())),
-                Meaning::Referring(target, field) => {
-                    written_by_itself(&target, field, &inner_place(name))?;
-                    later.push((&**name, *value, target, field));
-                }
-                Meaning::Referred(target) => {
+                Meaning::Value => own.push((name.to_string(), value.get().to_owned())),
+                Meaning::Referring(target, field) => later.push((&**name, *value, target, field)),
+                Meaning::Referred(target, field) => {
                     let at = inner_place(name);
-                    if let Some(field) = table.find_written(name) {
-                        written_by_itself(table, field, &at)?;
-                    }
                     let target = context.store.exposed_table(&target);
                     let target = target.map_err(|error| at_place(error.into(), &at))?;
                     let json = value.get().as_bytes();
                     let verb = Verbs::of(target, json, &at)?;
                     let body = Body { json, verb, reference: None };
                     let node = self.row(context, target, body, &at, depth + 1)?;
-                    own.push((&**name, node.key.json()));
+                    referred.push((field, node.key.clone()));
                     children.push((name.to_string(), false, vec![node]));
                 }
             }
         }
-        if let Some((name, key)) = reference {
-            if seen.contains(&name) {
+        for (field, key) in &referred {
+            let given = table.parts(*field).iter().map(|&part| &*table.fields()[part].name);
+            if let Some(name) = given.clone().find(|name| seen.contains(name)) {
+                let of = &table.fields()[*field].name;
+                let message = format!("is set by the row in `{of}`; leave the field out");
+                return Err(refused(&inner_place(name), message));
+            }
+            own.extend(key.members(table, *field, place)?);
+        }
+        if let Some((field, key)) = reference {
+            if let Some(name) = determining(table, field).find(|name| seen.contains(name)) {
                 let message = "the row refers to the row around it; leave the field out";
                 return Err(refused(&inner_place(name), message));
             }
-            own.push((name, key));
+            own.extend(key.members(table, field, place)?);
         }
         let own: Vec<String> =
             own.iter().map(|(name, value)| format!("{}:{value}", quoted(name))).collect();
@@ -379,7 +346,7 @@ impl Nested {
         parent: &Parent,
         (place, depth): (&str, usize),
     ) -> ApiResult<Node> {
-        let reference = Some((&*table.fields()[field].name, parent.json()));
+        let reference = Some((field, parent));
         let body = Body { json: json.get().as_bytes(), verb, reference };
         self.row(context, table, body, place, depth)
     }

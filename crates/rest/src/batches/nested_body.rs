@@ -1,9 +1,10 @@
-//! The body of a row with related rows: its members, in order, and errors with their place.
+//! The body of a row with related rows: its members in order, the keys that rows in it refer to, and
+//! errors with their place.
 
 use std::borrow::Cow;
 use std::fmt;
 
-use marmota_model::{Error, KeyKind, Table, Violation, json};
+use marmota_model::{Error, KeyKind, Table, Value, ValueRef, Violation, json};
 use marmota_web::{ApiError, ApiResult};
 use serde::Deserialize;
 use serde::de::{MapAccess, Visitor};
@@ -68,12 +69,66 @@ pub(super) fn refused(place: &str, message: impl Into<String>) -> ApiError {
     at_place(ApiError::bad_request(message.into()), place)
 }
 
+/// A member of an operation's row: its name, and its value as JSON.
+pub(super) type Member = (String, String);
+
+/// The key to which the rows in a row refer.
+#[derive(Clone)]
+pub(super) enum Parent {
+    /// That of the row which an operation inserts.
+    Operation(usize),
+    /// A known one, as JSON.
+    Key(String),
+}
+
+impl Parent {
+    /// Returns the members of a row of `table` that let its field `reference` refer to this key. For
+    /// a reference to a composite key that is known, these are the fields that it is computed of.
+    ///
+    /// # Errors
+    /// 400 for a text that is not the key of any row.
+    pub(super) fn members(
+        &self,
+        table: &Table,
+        reference: usize,
+        place: &str,
+    ) -> ApiResult<Vec<Member>> {
+        let name = |field: usize| table.fields()[field].name.to_string();
+        let key = match self {
+            Self::Operation(number) => {
+                return Ok(vec![(name(reference), format!("{{\"$result\":{number}}}"))]);
+            }
+            Self::Key(key) => key,
+        };
+        if !table.is_made(reference) {
+            return Ok(vec![(name(reference), key.clone())]);
+        }
+        let text: Cow<'_, str> = serde_json::from_str(key).unwrap_or_default();
+        let values = table.part_values(reference, ValueRef::Text(&text));
+        let written = table.parts(reference).iter().zip(values).map(|(&part, value)| {
+            if value == Value::Null {
+                return Err(refused(place, format!("{key} is not the key of a row")));
+            }
+            let mut json = Vec::new();
+            json::write_value_as(&mut json, &table.fields()[part].kind, value.as_ref());
+            Ok((name(part), String::from_utf8_lossy(&json).into_owned()))
+        });
+        written.collect()
+    }
+}
+
+/// The names of the members that determine a reference: its own, and those that it is computed of.
+pub(super) fn determining(table: &Table, reference: usize) -> impl Iterator<Item = &str> {
+    let parts = table.parts(reference).iter();
+    std::iter::once(reference).chain(parts.copied()).map(|field| &*table.fields()[field].name)
+}
+
 /// A row in the body.
 pub(super) struct Body<'b> {
     pub(super) json: &'b [u8],
     pub(super) verb: Verbs,
-    /// The field that refers to the row around it, and the key as JSON.
-    pub(super) reference: Option<(&'b str, String)>,
+    /// The field that refers to the row around it, and the key of that row.
+    pub(super) reference: Option<(usize, &'b Parent)>,
 }
 
 /// The write of a row.
@@ -87,8 +142,8 @@ impl Verbs {
     /// Returns the write of a nested row: a patch if it has a key that the store makes.
     pub(super) fn of(table: &Table, json: &[u8], place: &str) -> ApiResult<Self> {
         match table.key_kind() {
-            // The row may exist or not: the key alone does not decide.
-            KeyKind::Text => Ok(Self::Insert),
+            // The row may exist or not: the key alone does not decide. The store makes composite keys.
+            KeyKind::Text if !table.has_composite_key() => Ok(Self::Insert),
             _ => Ok(Self::keyed(table, json, place)?.unwrap_or(Self::Insert)),
         }
     }

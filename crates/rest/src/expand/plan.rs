@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use marmota_model::{FieldSet, RelationStep, RowQuery, Table};
+use marmota_model::{FieldSet, RelationStep, RowQuery, Table, json};
 use marmota_store::rights::is_internal;
 use marmota_web::{ApiError, ApiResult};
 
@@ -14,8 +14,10 @@ use crate::request::request_context::RequestContext;
 /// A relation to expand.
 #[derive(Debug)]
 pub(super) struct Node {
-    /// The member of the answer: the relation, as in the request.
+    /// The relation, as in the request.
     pub(super) name: String,
+    /// The name of the member of the answer as JSON, with its colon.
+    pub(super) member: Vec<u8>,
     /// The place in the request, for errors.
     pub(super) place: String,
     pub(super) steps: Vec<RelationStep>,
@@ -165,8 +167,12 @@ fn node(context: RequestContext<'_>, table: &Table, item: &Item<'_>) -> ApiResul
             format!("`limit` must be an integer between 1 and {}", context.api.page_rows_max);
         return Err(refused(place, "range", message));
     }
+    let mut member = Vec::new();
+    json::write_string(&mut member, item.relation);
+    member.push(b':');
     Ok(Node {
         name: item.relation.to_owned(),
+        member,
         place: place.clone(),
         steps: relation.steps,
         tables,

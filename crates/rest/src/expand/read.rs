@@ -125,13 +125,17 @@ impl Expansion {
         let (count, keys_of) = (&mut self.count, &mut self.keys);
         let Related { next, rows, steps, order: orders, .. } = related;
         let (target, mut writer) = (node.steps[step].target, json::RowWriter::new());
+        let mut near = 0;
         let ran = reading.with_operation(|operation, keys| {
             let mut sink = |row: &[ValueRef<'_>]| {
                 *count += 1;
                 if *count > ROWS_MAX {
                     return ControlFlow::Break(());
                 }
-                let Some(key) = keys.find(row[target]) else { return ControlFlow::Continue(()) };
+                let Some(key) = keys.find_near(row[target], near) else {
+                    return ControlFlow::Continue(());
+                };
+                near = key;
                 let found = if is_last {
                     let found = rows.add(|json| writer.write(json, node.target(), node.shown, row));
                     for (&child, &local) in node.children.iter().zip(&locals) {

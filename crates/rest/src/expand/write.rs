@@ -1,6 +1,5 @@
 //! Writes rows with their related rows, as the member `expand`.
 
-use marmota_model::json;
 use marmota_web::ApiResult;
 
 use super::limits::ROWS_MAX;
@@ -52,8 +51,7 @@ impl Writer<'_, '_> {
             if at > 0 {
                 self.out.push(b',');
             }
-            json::write_string(self.out, &self.expansion.plan.nodes[child].name);
-            self.out.push(b':');
+            self.out.extend_from_slice(&self.expansion.plan.nodes[child].member);
             self.related(child, rows.local(row, at))?;
         }
         self.out.extend_from_slice(b"}}");

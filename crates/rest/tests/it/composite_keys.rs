@@ -238,24 +238,111 @@ fn a_reference_leads_to_the_row() {
         assert_eq!(client.json("PUT /api/vote/1", put).is(200).value()["entry"], "1,7");
         let problem = client.json("PATCH /api/vote/1", r#"{"track":9}"#).is(422).value();
         assert_eq!(problem["errors"][0]["field"], "entry", "{problem}");
-        for (path, body) in [
-            ("/api/vote", r#"{"entry":{"playlist":1,"track":9}}"#),
-            ("/api/playlist_track", r#"{"playlist":1,"track":9,"vote":[{}]}"#),
-        ] {
-            let problem = client.json(&format!("POST {path}"), body).is(400).value();
-            let text = problem.to_string();
-            assert!(text.contains("is computed of `playlist`, `track`"), "{text}");
-        }
-        let link = json!({ "operations": [
-            { "insert": "playlist_track", "row": { "playlist": 1, "track": 9 } },
-            { "insert": "vote", "row": { "entry": { "$result": 0 } } },
-        ] });
-        let refused = client.json("POST /api/batch", &link.to_string()).is(422).value();
-        assert!(refused.to_string().contains("is computed of other fields"), "{refused}");
         let document = client.get("/api/openapi.json").is(200).value();
         let entry = &document["components"]["schemas"]["vote"]["properties"]["entry"];
         assert_eq!(entry["readOnly"], true, "{entry}");
         assert_eq!(entry["x-computed"], "key(playlist, track)");
+    });
+}
+
+#[test]
+fn operations_refer_to_rows_by_parts_of_keys() {
+    on_every_engine(|client, _| {
+        let operations = json!([
+            { "insert": "playlist", "row": { "name": "new" } },
+            { "insert": "playlist_track", "row": { "playlist": { "$result": 0 }, "track": 7 } },
+            { "insert": "vote", "row": { "entry": { "$result": 1 } } },
+            { "patch": "playlist_track", "key": { "$result": 1 }, "row": { "note": "a" } },
+            { "insert": "playlist_track", "row": { "playlist": 1, "track": 8 } },
+            { "patch": "vote", "key": { "$result": 2 }, "row": { "entry": { "$result": 4 } } },
+        ]);
+        let batch = json!({ "mode": "all", "operations": operations });
+        let answer = client.json("POST /api/batch", &batch.to_string()).is(200).value();
+        assert_eq!(answer["results"][1]["key"], "3,7", "{answer}");
+        assert_eq!(client.get("/api/playlist_track/3,7").is(200).value()["note"], "a");
+        let vote = client.get("/api/vote/1").is(200).value();
+        assert_eq!(vote, json!({ "id": 1, "playlist": 1, "track": 8, "entry": "1,8" }));
+
+        let lines: Vec<String> =
+            operations.as_array().unwrap()[..3].iter().map(Value::to_string).collect();
+        let lines = ["Content-Type: application/x-ndjson", &lines.join("\n")].map(str::to_owned);
+        let answer = client.send("POST /api/batch", &[&lines[0]], lines[1].as_bytes());
+        assert!(answer.is(200).text().contains("\"key\":\"4,7\""));
+        assert_eq!(client.get("/api/vote/2").is(200).value()["entry"], "4,7");
+
+        for (row, field) in [
+            (json!({ "entry": { "$result": 0 }, "track": 9 }), "track"),
+            (json!({ "playlist": { "$result": 0 } }), "playlist"),
+        ] {
+            let batch = json!({ "operations": [
+                { "insert": "playlist_track", "row": { "playlist": 2, "track": 9 } },
+                { "insert": "vote", "row": row },
+            ] });
+            let problem = client.json("POST /api/batch", &batch.to_string()).is(422).value();
+            assert_eq!(problem["errors"][0]["field"], field, "{problem}");
+            client.get("/api/playlist_track/2,9").is(404);
+        }
+    });
+}
+
+#[test]
+fn rows_are_written_with_their_related_rows() {
+    on_every_engine(|client, _| {
+        let body = r#"{"name":"new","playlist_track":[{"track":7,"vote":[{},{}]},{"track":8}]}"#;
+        let made = client.json("POST /api/playlist", body).is(201);
+        assert_eq!(made.header("location"), Some("/api/playlist/3"));
+        let keys_of_rows = json!({ "id": 3, "playlist_track": [
+            { "key": "3,7", "vote": [{ "id": 1 }, { "id": 2 }] }, { "key": "3,8" },
+        ] });
+        assert_eq!(made.value(), keys_of_rows);
+        assert_eq!(client.get("/api/vote/2").is(200).value()["entry"], "3,7");
+
+        let body = r#"{"entry":{"track":9,"playlist":{"name":"other"}}}"#;
+        let made = client.json("POST /api/vote", body).is(201).value();
+        assert_eq!(made, json!({ "id": 3, "entry": { "key": "4,9", "playlist": { "id": 4 } } }));
+        let vote = json!({ "id": 3, "playlist": 4, "track": 9, "entry": "4,9" });
+        assert_eq!(client.get("/api/vote/3").is(200).value(), vote);
+
+        // Rows of a known key, with and without their own.
+        let body = r#"{"note":"a","vote":[{"id":3},{}]}"#;
+        let made = client.json("PATCH /api/playlist_track/3,8", body).is(200).value();
+        assert_eq!(made, json!({ "key": "3,8", "vote": [{ "id": 3 }, { "id": 4 }] }));
+        for id in [3, 4] {
+            assert_eq!(client.get(&format!("/api/vote/{id}")).is(200).value()["entry"], "3,8");
+        }
+        let body = r#"{"id":1,"entry":{"key":"3,8","note":"b"}}"#;
+        client.json("PATCH /api/vote/1", body).is(200);
+        assert_eq!(client.get("/api/vote/1").is(200).value()["entry"], "3,8");
+        assert_eq!(client.get("/api/playlist_track/3,8").is(200).value()["note"], "b");
+
+        // `set` keeps the rows whose keys it has.
+        client.json("PATCH /api/vote/2", r#"{"track":null}"#).is(200);
+        let body = r#"{"playlist_track":{"set":[{"key":"3,8","note":"c"},{"track":10}]}}"#;
+        client.json("PATCH /api/playlist/3", body).is(200);
+        let rows = client.get("/api/playlist_track?playlist=3").is(200).value();
+        assert_eq!(keys(&rows), ["3,8", "3,10"]);
+        assert_eq!(rows["rows"][0]["note"], "c");
+        let body = r#"{"vote":{"delete":[4]}}"#;
+        client.json("PATCH /api/playlist_track/3,8", body).is(200);
+        client.get("/api/vote/4").is(404);
+
+        for (request, body, place) in [
+            ("POST /api/vote", r#"{"track":9,"entry":{"playlist":1,"track":9}}"#, "track"),
+            (
+                "POST /api/playlist_track",
+                r#"{"playlist":1,"track":9,"vote":[{"track":9}]}"#,
+                "vote[0].track",
+            ),
+            ("PATCH /api/vote/1", r#"{"entry":{"key":"1,x","note":"a"}}"#, "is not the key"),
+        ] {
+            let problem = client.json(request, body).is(400).value().to_string();
+            assert!(problem.contains(place), "{problem}");
+        }
+        let body = r#"{"entry":{"key":"1,99","note":"a"}}"#;
+        client.json("PATCH /api/vote/1", body).is(404);
+        let body = r#"{"playlist":1,"track":9,"vote":[{"id":1},{"id":99}]}"#;
+        client.json("POST /api/playlist_track", body).is(404);
+        client.get("/api/playlist_track/1,9").is(404);
     });
 }
 

@@ -49,7 +49,9 @@ use super::before::{self, RowsBefore};
 use super::checks::Checks;
 use super::generated::GeneratedValues;
 use super::trimming::Trimming;
-use crate::contract::operation::{BatchMode, Link, Once, Operation, Outcome, Write, resolve_links};
+use crate::contract::operation::{
+    BatchMode, Link, Once, Operation, Outcome, Write, report_linked_key, resolve_links,
+};
 use crate::rows::refusal::copy_of;
 
 /// The parts of an [`Operation::Batch`].
@@ -557,6 +559,9 @@ impl BatchMachine {
 
     /// Ends a write that succeeded in all its steps.
     fn end_write(&mut self, parts: &mut BatchParts<'_, '_>) -> Result<BatchStep> {
+        if let (Some(given), Some(executed)) = (parts.writes.get(self.place), &self.write) {
+            report_linked_key(given, executed, &mut self.written);
+        }
         parts.results.push(Ok(std::mem::take(&mut self.written)));
         if parts.mode == BatchMode::Each {
             (self.stage, self.current) = (Stage::Release, Current::Release);

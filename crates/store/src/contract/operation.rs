@@ -16,7 +16,7 @@ use marmota_model::{
 use crate::contract::sql::{Lender, SqlCall};
 pub use cascade::Cascade;
 pub use conflict::{OnConflict, UpsertEffect, UpsertResult, conflict_filters, conflicting_indexes};
-pub use link::{Link, LinkAt, key_made, resolve_links};
+pub use link::{Link, LinkAt, complete_linked, key_made, report_linked_key, resolve_links};
 pub use once::{ANSWERS, Answered, Fingerprint, Idempotency, KEY_BYTES_MAX, Once, OnceKey};
 pub use outcome::{Keys, Outcome};
 pub use owned::owned_rows;

@@ -21,7 +21,7 @@ use marmota_model::{
 pub use added::{Added, Patching, RefersTo, RowHandle};
 pub use execute::Writes;
 
-use crate::contract::operation::{Link, LinkAt, Write};
+use crate::contract::operation::{Link, LinkAt, Write, complete_linked};
 use crate::rows::prepare::{self, ValueSource};
 use crate::store::Store;
 use crate::verbs::write::{check_increment, check_version};
@@ -423,13 +423,13 @@ impl<'s> Batch<'s> {
         check_version(table, *version)?;
         let scratch = Scratch::new();
         let mut values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
-        prepare::update(
-            table,
-            &mut values,
-            ValueSource::Values,
-            self.store.stamp(table),
-            &scratch,
-        )?;
+        let (stamp, mut violations) = (self.store.stamp(table), Vec::new());
+        let origin = ValueSource::Values;
+        prepare::update_into(table, &mut values, origin, stamp, &scratch, &mut violations);
+        let links: Vec<Link> =
+            self.links.iter().filter(|link| link.write == place).copied().collect();
+        complete_linked(table, &links, &mut values, &mut violations);
+        prepare::finish(violations)?;
         let ready = values.iter().map(ValueRef::to_value).collect();
         *row = ready;
         Ok(())

@@ -4,6 +4,7 @@ pub mod background;
 pub mod batches;
 pub mod before_hooks;
 pub mod changes;
+pub mod composite_links;
 pub mod concurrency;
 pub mod durability;
 pub mod file_fields;

@@ -4,10 +4,13 @@
 //! when it is executed ([`resolve_links`]). Reason and alternatives: `docs/design/005-batches.md`.
 
 use marmota_model::rule::violation;
-use marmota_model::{Error, ErrorKind, Kind, Result, Table, Value, ValueRef};
+use marmota_model::{
+    Error, ErrorKind, KeyKind, Kind, Result, Table, Uuid, Value, ValueRef, Violation, key_text,
+};
 
 use super::outcome::{Keys, Outcome};
 use super::write::Write;
+use crate::rows::prepare;
 
 /// A value of a write of a batch: the key of the row that an earlier insert of the batch has made
 /// or found.
@@ -43,7 +46,8 @@ pub struct Link {
 pub enum LinkAt {
     /// The key of the row that it writes to.
     Key,
-    /// The value of the field with this index, which refers to the insert's table.
+    /// The value of the field with this index, which refers to the insert's table. If it is computed
+    /// of other fields ([`Table::parts`]), these get the values of the key.
     Field(usize),
 }
 
@@ -87,17 +91,6 @@ impl LinkAt {
             )),
             Self::Field(position) => {
                 let field = &table.fields()[position];
-                if table.key_fields().contains(&position) {
-                    let message = "is a field of the key, which is known before the batch is \
-                                   executed: insert the row in another batch, or in a transaction";
-                    let one = violation(field, ValueRef::Null, "reference", message);
-                    return Err(Error::invalid(vec![one]));
-                }
-                if table.is_made(position) {
-                    let message = "is computed of other fields: give these their values";
-                    let one = violation(field, ValueRef::Null, "reference", message);
-                    return Err(Error::invalid(vec![one]));
-                }
                 if matches!(&field.kind, Kind::Reference { table: to, .. } if to == made.name()) {
                     return Ok(());
                 }
@@ -105,6 +98,77 @@ impl LinkAt {
                     format!("cannot refer to a row of `{}`, which {name} inserts", made.name());
                 Err(Error::invalid(vec![violation(field, ValueRef::Null, "reference", message)]))
             }
+        }
+    }
+}
+
+impl LinkAt {
+    /// Writes values of the right kinds to the fields that a link sets here, so that the row can be
+    /// prepared before the key is known. `put` takes the position and the value of each.
+    ///
+    /// A composite key is made of the fields again, so one that the row has is removed.
+    ///
+    /// ```
+    /// use marmota_model::{Field, KeyKind, Kind, Role, Schema, Table, ValueRef};
+    /// use marmota_store::operation::LinkAt;
+    ///
+    /// let city = Kind::Reference { table: "city".into(), key: KeyKind::Auto };
+    /// let street = Table::new(Schema::new("street", vec![
+    ///     Field::new("id", Kind::I64).role(Role::Key),
+    ///     Field::new("city", city),
+    /// ]))?;
+    /// let mut row = [ValueRef::Absent; 2];
+    /// LinkAt::Field(1).reserve(&street, |field, value| row[field] = value);
+    /// assert_eq!(row, [ValueRef::Absent, ValueRef::Int(1)]);
+    /// # Ok::<(), marmota_model::Error>(())
+    /// ```
+    pub fn reserve<'t>(self, table: &'t Table, mut put: impl FnMut(usize, ValueRef<'t>)) {
+        for field in self.fields(table) {
+            if table.key_fields().contains(&field) {
+                put(table.key(), ValueRef::Absent);
+            }
+            put(field, placeholder(&table.fields()[field].kind));
+        }
+    }
+
+    /// Returns the fields that a link sets here; none for the key of a write, and for a field that
+    /// the table does not have.
+    fn fields(self, table: &Table) -> Vec<usize> {
+        match self {
+            Self::Field(field) if field < table.fields().len() => table.columns_of(field),
+            Self::Field(_) | Self::Key => Vec::new(),
+        }
+    }
+}
+
+/// Returns a value that a field of this kind may have.
+fn placeholder(kind: &Kind) -> ValueRef<'_> {
+    match kind {
+        Kind::Reference { key: KeyKind::Uuid, .. } | Kind::Uuid => ValueRef::Uuid(Uuid::max()),
+        Kind::Reference { key: KeyKind::Text, .. } | Kind::Text { .. } => ValueRef::Text("?"),
+        Kind::Date => ValueRef::Date(marmota_model::Date::default()),
+        Kind::Enum { variants, .. } => {
+            ValueRef::Text(variants.first().map_or("", |variant| &variant.name))
+        }
+        Kind::Int { min, max } => ValueRef::Int(1.clamp(*min, *max)),
+        _ => ValueRef::Int(1),
+    }
+}
+
+/// Completes a row that was prepared with the placeholders of its links ([`LinkAt::reserve`]).
+///
+/// Violations of linked fields are removed: their values are checked by [`resolve_links`]. A composite
+/// key that is made of placeholders becomes absent.
+pub fn complete_linked(
+    table: &Table,
+    links: &[Link],
+    row: &mut [ValueRef<'_>],
+    violations: &mut Vec<Violation>,
+) {
+    for field in links.iter().flat_map(|link| link.at.fields(table)) {
+        violations.retain(|broken| table.fields()[field].name != broken.field);
+        if table.key_fields().contains(&field) {
+            row[table.key()] = ValueRef::Absent;
         }
     }
 }
@@ -149,7 +213,8 @@ pub fn key_made<'o>(write: &'o Write, outcome: &'o Outcome) -> Option<&'o Value>
 /// place.
 ///
 /// # Errors
-/// [`ErrorKind::Invalid`] if one of the inserts has failed.
+/// [`ErrorKind::Invalid`] if one of the inserts has failed, if a value breaks a rule of its field,
+/// or if two links set a field to different values.
 pub fn resolve_links(
     write: &Write,
     links: &[Link],
@@ -157,6 +222,7 @@ pub fn resolve_links(
     results: &[Result<Outcome>],
 ) -> Result<Write> {
     let mut write = write.clone();
+    let mut keys = Vec::with_capacity(links.len());
     for link in links {
         let insert = writes.get(link.result);
         let made = match (insert, results.get(link.result)) {
@@ -167,26 +233,84 @@ pub fn resolve_links(
             let message = "the insert that it refers to did not insert a row";
             return Err(Error::new(ErrorKind::Invalid, message));
         };
-        write.put(link.at, made.clone());
+        write.put(link.at, made);
+        keys.push(made);
     }
+    write.check_linked(links, &keys)?;
     Ok(write)
+}
+
+/// Sets the key in the outcome of an insert whose key is made of the values of links: the batch as it
+/// was given does not have it.
+pub fn report_linked_key(given: &Write, executed: &Write, outcome: &mut Outcome) {
+    if outcome.keys == Keys::Known
+        && let (Write::Insert { row: given, .. }, Write::Insert { table, row, .. }) =
+            (given.bare(), executed.bare())
+        && given[table.key()] != row[table.key()]
+    {
+        outcome.keys = Keys::One(row[table.key()].clone());
+    }
 }
 
 impl Write {
     /// Writes a key to its place. A place that the write does not have is ignored: [`Link::check`]
     /// has refused such links before.
-    fn put(&mut self, at: LinkAt, value: Value) {
+    fn put(&mut self, at: LinkAt, made: &Value) {
         match (at, self.bare_mut()) {
             (
                 LinkAt::Key,
                 Self::Update { key, .. } | Self::Increment { key, .. } | Self::Delete { key, .. },
-            ) => *key = value,
-            (LinkAt::Field(field), Self::Insert { row, .. } | Self::Update { row, .. }) => {
-                if let Some(place) = row.get_mut(field) {
-                    *place = value;
+            ) => *key = made.clone(),
+            (
+                LinkAt::Field(field),
+                Self::Insert { table, row, .. } | Self::Update { table, row, .. },
+            ) => {
+                let values = match table.is_made(field) {
+                    true => table.part_values(field, made.as_ref()),
+                    false => vec![made.clone()],
+                };
+                for (field, value) in at.fields(table).into_iter().zip(values) {
+                    if let Some(place) = row.get_mut(field) {
+                        *place = value;
+                    }
                 }
             }
             _ => {}
         }
+    }
+
+    /// Checks the fields that links have set, and makes the composite key of a new row again.
+    fn check_linked(&mut self, links: &[Link], keys: &[&Value]) -> Result<()> {
+        let is_insert = matches!(self.bare(), Self::Insert { .. });
+        let (Self::Insert { table, row, .. } | Self::Update { table, row, .. }) = self.bare_mut()
+        else {
+            return Ok(());
+        };
+        let values: Vec<ValueRef<'_>> = row.iter().map(Value::as_ref).collect();
+        let mut linked = vec![ValueRef::Absent; values.len()];
+        let mut violations = Vec::new();
+        for (link, made) in links.iter().zip(keys) {
+            let LinkAt::Field(field) = link.at else { continue };
+            let columns = link.at.fields(table);
+            let parts: Vec<ValueRef<'_>> = columns.iter().map(|&column| values[column]).collect();
+            let is_same = match table.is_made(field) {
+                true => made.as_ref() == ValueRef::Text(&key_text(&parts)),
+                false => made.as_ref() == values[field],
+            };
+            if !is_same {
+                let message = "refers to a row whose key has other values than another reference of \
+                               the row";
+                let field = &table.fields()[field];
+                violations.push(violation(field, made.as_ref(), "reference", message));
+            }
+            columns.iter().for_each(|&column| linked[column] = values[column]);
+        }
+        table.check(&linked, &mut violations);
+        prepare::finish(violations)?;
+        if is_insert && table.key_fields().iter().any(|&field| !linked[field].is_absent()) {
+            let key = table.key_text_of(&values).map_or(Value::Absent, Value::Text);
+            row[table.key()] = key;
+        }
+        Ok(())
     }
 }

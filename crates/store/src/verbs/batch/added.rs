@@ -3,7 +3,9 @@
 use std::marker::PhantomData;
 use std::ops::{Deref, DerefMut};
 
-use marmota_model::{Column, Comparable, FieldSet, FieldValue, Model, Record, Ref, Result, Table};
+use marmota_model::{
+    Column, Comparable, FieldSet, FieldValue, Model, Record, Ref, Result, Table, Value,
+};
 
 use super::Batch;
 use crate::contract::operation::{Link, LinkAt, OnConflict, Write};
@@ -215,7 +217,8 @@ impl<'b, 's, M> Added<'b, 's, M> {
 
 impl<M: Model> Added<'_, '_, M> {
     /// Sets a reference to a row that an earlier write of the batch makes. The value of that field
-    /// in the struct is ignored.
+    /// in the struct is ignored. For a reference to a composite key, these are the fields that it is
+    /// computed of.
     ///
     /// ```
     /// # use marmota_derive::Model;
@@ -242,7 +245,7 @@ impl<M: Model> Added<'_, '_, M> {
 }
 
 impl Added<'_, '_, Record> {
-    /// [`Added::set_ref`] for a row of values, which has to have some value in that field.
+    /// [`Added::set_ref`] for a row of values, which has to have some value in each field that is set.
     ///
     /// ```
     /// # use marmota_derive::Model;
@@ -429,9 +432,27 @@ impl Batch<'_> {
         }
         let checked = self.checked_link(at, to);
         match checked {
-            Ok(link) => self.links.push(link),
+            Ok(link) => {
+                self.links.push(link);
+                self.reserve(at);
+            }
             Err(error) => self.refuse(self.writes.len().saturating_sub(1), &error),
         }
+    }
+
+    /// Gives the fields that a link sets some value, if they have none, so that the steps of the
+    /// write can be planned. A key that is made of them is removed.
+    fn reserve(&mut self, at: LinkAt) {
+        let Some(Write::Insert { table, row, .. } | Write::Update { table, row, .. }) =
+            self.writes.last_mut()
+        else {
+            return;
+        };
+        at.reserve(table, |field, value| {
+            if row[field] == Value::Absent || field == table.key() {
+                row[field] = value.to_value();
+            }
+        });
     }
 
     fn checked_link<T>(&self, at: LinkAt, to: RowHandle<T>) -> Result<Link> {

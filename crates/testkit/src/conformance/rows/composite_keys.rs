@@ -294,15 +294,6 @@ pub fn batches_write_by_key(subject: &Subject) {
     refused(stand.update_many(&[missing]).run(), ErrorKind::NotFound);
 }
 
-/// A key of a batch's earlier insert cannot be a part of a composite key, which is made before.
-pub fn a_batch_does_not_link_to_a_part_of_a_key(subject: &Subject) {
-    let stand = open(subject);
-    let mut batch = stand.batch();
-    let list = batch.insert(&Playlist { id: 0, name: "new".to_owned() }).handle();
-    batch.insert(&entry(0, 1)).set_ref(Entry::PLAYLIST, list);
-    blamed(batch.all_or_nothing().run(), ErrorKind::Invalid, "playlist", "reference");
-}
-
 /// A transaction sees its rows by key, and a rollback takes them back.
 pub fn transactions_see_their_rows(subject: &Subject) {
     let stand = open(subject);
@@ -436,7 +427,6 @@ register!($ composite_keys_promises composite_keys:
     a_key_has_values_of_any_kind,
     upserts_find_the_row,
     batches_write_by_key,
-    a_batch_does_not_link_to_a_part_of_a_key,
     the_history_names_the_row,
     caches_keep_rows_by_key,
     changes_name_the_row,
