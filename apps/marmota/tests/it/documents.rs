@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// Subcommands with their own help.
-const SUBCOMMANDS: [&str; 29] = [
+const SUBCOMMANDS: [&str; 30] = [
     "client ts",
     "serve",
     "migrate",
@@ -33,6 +33,7 @@ const SUBCOMMANDS: [&str; 29] = [
     "export",
     "import",
     "bench",
+    "bench orm",
     "stress",
     "prove",
 ];
