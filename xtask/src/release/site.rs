@@ -35,7 +35,7 @@ pub(crate) fn make() -> Result<(), Failure> {
         fs::remove_dir_all(&site)?;
     }
     let docs = root().join("docs");
-    copy(&docs, &site.join("src"))?;
+    copy(&docs, &site.join("src"), "](../")?;
     fs::rename(site.join("src/book.toml"), site.join("book.toml"))?;
     fs::write(site.join("src/index.md"), INDEX)?;
     fs::write(site.join("src/SUMMARY.md"), contents(&docs)?)?;
@@ -60,14 +60,16 @@ and rights, an administration in the browser, over SQLite, PostgreSQL, MariaDB, 
 | call an API | [REST](guide/08-rest.md), [Clients](guide/48-clients.md) |
 | operate a server | [Deployment](guide/31-deployment.md), [Settings](guide/51-settings.md), \
 [Backup](guide/34-backup.md), [Metrics and logs](guide/35-metrics-and-logs.md) |
+| compare Marmota | [Benchmarks](benchmarks.md) |
 | change Marmota | [Design documents](design/index.md), [Glossary](glossary.md) |
 
 [All pages of the guide](guide/index.md)
 ";
 
 /// Copies a folder. Links to files outside of `docs` become links to the repository, and `README.md`
-/// becomes `index.md`, which mdBook shows for a folder.
-fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
+/// becomes `index.md`, which mdBook shows for a folder. `outside` is how such a link of a page in this
+/// folder begins.
+fn copy(from: &Path, to: &Path, outside: &str) -> Result<(), Failure> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {
         let (path, to) = {
@@ -76,10 +78,10 @@ fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
             (entry.path(), to.join(if name == "README.md" { "index.md".into() } else { name }))
         };
         if path.is_dir() {
-            copy(&path, &to)?;
+            copy(&path, &to, &format!("{outside}../"))?;
         } else if path.extension().is_some_and(|extension| extension == "md") {
             let text = fs::read_to_string(&path)?;
-            let text = text.replace("](../../", &format!("]({REPOSITORY}/"));
+            let text = text.replace(outside, &format!("]({REPOSITORY}/"));
             let text = text.replace("README.md)", "index.md)").replace("README.md#", "index.md#");
             fs::write(to, text)?;
         } else {
@@ -114,7 +116,7 @@ fn contents(docs: &Path) -> Result<String, Failure> {
             }
         }
     }
-    text.push_str("\n# Terms\n\n- [Glossary](glossary.md)\n");
+    text.push_str("\n# Reference\n\n- [Benchmarks](benchmarks.md)\n- [Glossary](glossary.md)\n");
     Ok(text)
 }
 
