@@ -253,8 +253,12 @@ impl Nested {
             own.iter().map(|(name, value)| format!("{}:{value}", quoted(name))).collect();
         let (name, row) = (quoted(table.name()), own.join(","));
         let key = match verb {
-            Verbs::Insert => {
-                let operation = format!("{{\"insert\":{name},\"row\":{{{row}}}}}");
+            Verbs::Insert | Verbs::Upsert => {
+                let or_update = match verb {
+                    Verbs::Upsert => ",\"on_conflict\":\"update\"",
+                    _ => "",
+                };
+                let operation = format!("{{\"insert\":{name},\"row\":{{{row}}}{or_update}}}");
                 Parent::Operation(self.add(context, place, &operation)?)
             }
             Verbs::Patch(key, version) => {
@@ -317,7 +321,7 @@ impl Nested {
                 let place = format!("{inner}[{at}]");
                 let verb = match &*form {
                     "create" => Verbs::Insert,
-                    "set" => Verbs::of(table, json.get().as_bytes(), &place)?,
+                    "set" => Verbs::of_set(table, json.get().as_bytes(), &place)?,
                     _ => match Verbs::keyed(table, json.get().as_bytes(), &place)? {
                         Some(verb) => verb,
                         None => return Err(refused(&place, "the row to update needs its key")),

@@ -134,6 +134,8 @@ pub(super) struct Body<'b> {
 /// The write of a row.
 pub(super) enum Verbs {
     Insert,
+    /// An insert, or an update of the row with the same key.
+    Upsert,
     /// A patch of the row with this key as JSON, if it has this version.
     Patch(String, Option<i64>),
 }
@@ -141,16 +143,26 @@ pub(super) enum Verbs {
 impl Verbs {
     /// Returns the write of a nested row: a patch if it has a key that the store makes.
     pub(super) fn of(table: &Table, json: &[u8], place: &str) -> ApiResult<Self> {
-        match table.key_kind() {
-            // The row may exist or not: the key alone does not decide. The store makes composite keys.
-            KeyKind::Text if !table.has_composite_key() => Ok(Self::Insert),
-            _ => Ok(Self::keyed(table, json, place)?.unwrap_or(Self::Insert)),
+        // The row may exist or not: the key alone does not decide.
+        if has_text_key(table) {
+            return Ok(Self::Insert);
         }
+        Ok(Self::keyed(table, json, place)?.unwrap_or(Self::Insert))
+    }
+
+    /// Returns the write of a row that remains in a set.
+    pub(super) fn of_set(table: &Table, json: &[u8], place: &str) -> ApiResult<Self> {
+        if has_text_key(table) { Ok(Self::Upsert) } else { Self::of(table, json, place) }
     }
 
     pub(super) fn keyed(table: &Table, json: &[u8], place: &str) -> ApiResult<Option<Self>> {
         Ok(key_of(table, json, place)?.map(|key| Self::Patch(key, None)))
     }
+}
+
+/// Returns true if callers name the rows. The store makes composite keys.
+fn has_text_key(table: &Table) -> bool {
+    table.key_kind() == KeyKind::Text && !table.has_composite_key()
 }
 
 /// Returns the key of a row as JSON, if it has one.

@@ -18,6 +18,12 @@ fn table(name: &'static str, fields: Vec<Field>) -> Schema {
     Schema::new(name, std::iter::once(id).chain(fields).collect()).audit(name == "issue")
 }
 
+/// A table with a text key.
+fn named(name: &'static str, fields: Vec<Field>) -> Schema {
+    let key = Field::new("name", Kind::TEXT).role(Role::Key);
+    Schema::new(name, std::iter::once(key).chain(fields).collect())
+}
+
 fn to(name: &'static str, table: &'static str) -> Field {
     Field::new(name, Kind::Reference { table: table.into(), key: KeyKind::Auto })
 }
@@ -33,6 +39,7 @@ fn open(engine: impl Engine + 'static) -> Store {
         .schema(table("label", vec![text("name").unique(true)]))
         .schema(table("issue_label", vec![to("issue", "issue"), to("label", "label")]))
         .schema(table("comment", vec![text("text"), to("issue", "issue")]))
+        .schema(named("note", vec![text("text"), to("issue", "issue")]))
         .schema(table("reply", vec![text("text"), to("comment", "comment")]))
         .open()
         .unwrap()
@@ -197,6 +204,23 @@ fn a_patch_writes_related_rows() {
         assert!(missing.is(404).value()["detail"].as_str().unwrap().starts_with("comment[0]"));
         let keyless = json!({ "comment": { "update": [{ "text": "a" }] } });
         patch(client, "/api/issue/1", &keyless).is(400);
+    });
+}
+
+/// The key of a text does not say whether the row exists: a set keeps and changes those that do.
+#[test]
+fn a_set_keeps_rows_with_text_keys() {
+    on_every_engine(|_, client| {
+        let notes = json!([{ "name": "a", "text": "1" }, { "name": "b", "text": "2" }]);
+        post(client, "/api/issue", &json!({ "title": "x", "note": notes })).is(201);
+        let set = json!([{ "name": "c", "text": "3" }, { "name": "b", "text": "4" }]);
+        let answer = patch(client, "/api/issue/1", &json!({ "note": { "set": set } })).is(200);
+        assert_eq!(answer.value()["note"], json!([{ "name": "c" }, { "name": "b" }]));
+        let there = rows(client, "/api/note?fields=name,text");
+        let expected = json!([{ "name": "b", "text": "4" }, { "name": "c", "text": "3" }]);
+        assert_eq!(there, expected);
+        let again = json!({ "note": [{ "name": "b", "text": "5" }] });
+        patch(client, "/api/issue/1", &again).is(409);
     });
 }
 
