@@ -44,11 +44,14 @@ impl BlockingOptions for OdbcOptions {
                 dialect.name
             );
         }
-        let capability = Capability::new("odbc", true)
+        let mut capability = Capability::new("odbc", true)
             .with_sql()
             .with_key_gaps()
             .with_local_server(server)
             .without_partial_indexes();
+        if dialect.definitions.generated.is_some() {
+            capability = capability.with_generated_columns();
+        }
         Ok(Box::new(OdbcDriver { options: self, capability }))
     }
 }

@@ -75,7 +75,7 @@ pub const POSTGRES: Dialect = Dialect {
         sequence: None,
         default_first: false,
         add_column: "ADD COLUMN ",
-        generated: None,
+        generated: Some(" GENERATED ALWAYS AS ({}) STORED"),
         modify: ColumnChange::Parts,
         drop_reference: "DROP CONSTRAINT {}",
         table_drops_index: false,
