@@ -23,4 +23,5 @@ mod sign_in;
 mod sql;
 mod story;
 mod users;
+mod video;
 mod webhooks;
