@@ -20,7 +20,7 @@ pub(super) struct Package {
 
 /// The size that the program must not exceed. The goal is 20 MB; docs/design/063-operations.md has what
 /// the program consists of.
-const PROGRAM_BYTES_MAX: u64 = 34_000_000;
+const PROGRAM_BYTES_MAX: u64 = 35_000_000;
 
 /// Makes all packages in `target/packages`.
 pub(crate) fn make() -> Result<(), Failure> {
