@@ -60,10 +60,12 @@ impl Layout {
     pub(super) fn of(connection: &mut Connection, name: &str) -> Result<Option<Self>, Failure> {
         let name = sql_literal(ValueRef::Text(name));
         let mut layout: Option<Self> = None;
+        // The name as an argument and the query in the query read no list of all tables: a join would
+        // make an index of it, for each table.
         let sql = format!(
-            "SELECT list.type, list.wr, list.strict, sql FROM pragma_table_list AS list \
-             JOIN sqlite_schema ON sqlite_schema.name=list.name \
-             WHERE list.schema='main' AND list.name={name} COLLATE NOCASE"
+            "SELECT list.type, list.wr, list.strict, \
+             (SELECT sql FROM main.sqlite_schema WHERE name=list.name) \
+             FROM pragma_table_list({name}) AS list WHERE list.schema='main'"
         );
         connection.query(&sql, |row| {
             layout = Some(Self {
