@@ -45,6 +45,7 @@ cargo xtask COMMAND
   cluster move [--clients N] [--rate N] [--seconds N] [--release]
             a server moves between SQLite, PostgreSQL and MariaDB under the load of clients
   package   the static program, an image's files and a Debian package, in target/packages
+  pictures  the pictures of the guide, from the tests of the admin pages in Chromium
   site      the documentation as pages with search, in target/site/html, with its links checked
   fuzz [N]  each fuzz target for N seconds (in `test`: 10, with fixed seeds)";
 
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
         ["cluster", "move", options @ ..] => soak::moves::start(options),
         ["cluster", "patroni", options @ ..] => soak::patroni::start(options),
         ["package"] => release::packages(),
+        ["pictures"] => release::pictures(),
         ["site"] => release::site(),
         ["fuzz"] => fuzz::check(),
         ["fuzz", seconds] => fuzz::search(seconds),
