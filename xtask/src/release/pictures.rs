@@ -11,7 +11,7 @@ const SHOWN: [&str; 4] = ["grid", "row", "schema-plan", "metrics"];
 /// Runs the tests of the pages, and copies their screenshots.
 pub(crate) fn make() -> Result<(), Failure> {
     run(cargo().args(["test", "--locked", "--package", "marmota-cli", "--test", "admin"]))?;
-    let to = root().join("docs/guide/pictures");
+    let to = root().join("docs/pictures");
     fs::create_dir_all(&to)?;
     for name in SHOWN {
         let file = format!("{name}.png");
