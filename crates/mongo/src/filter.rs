@@ -9,7 +9,7 @@
 use marmota_model::{Comparison, FilterExpr, Place, RowQuery, SortKey, Table, Value, ValueForm};
 use mongodb::bson::{Bson, Document, doc};
 
-use crate::shape::{Beside, Shape, bson_of};
+use crate::shape::{OrderPart, Shape, bson_of};
 
 /// A condition on documents.
 pub(crate) struct Match {
@@ -142,17 +142,17 @@ fn compare(
         *exact = false;
         return there(shape, field);
     }
-    match column.beside {
-        Some(Beside::Folded) => {
+    match column.order_part {
+        Some(OrderPart::Folded) => {
             let path = column.order_path();
-            let folded = column.beside(value).unwrap_or(Bson::Null);
+            let folded = column.order_part(value).unwrap_or(Bson::Null);
             plain(&path, comparison, folded)
         }
-        Some(Beside::Micros) => {
-            let rest = column.beside(value);
+        Some(OrderPart::Micros) => {
+            let rest = column.order_part(value);
             timestamp(name, &column.order_path(), comparison, &bson_of(value), rest.as_ref())
         }
-        Some(Beside::Written) | None => plain(name, comparison, column.bson(value)),
+        Some(OrderPart::Written) | None => plain(name, comparison, column.bson(value)),
     }
 }
 
@@ -208,21 +208,21 @@ fn member_of(
 ) -> Document {
     let column = &shape.columns[field];
     let values = || values.iter().map(Value::as_ref).filter(|value| !value.is_null());
-    let (path, list): (String, Vec<Bson>) = match (column.form, column.beside) {
+    let (path, list): (String, Vec<Bson>) = match (column.form, column.order_part) {
         (ValueForm::Json, _) => {
             *exact = false;
             return there(shape, field);
         }
-        (_, Some(Beside::Micros)) => {
+        (_, Some(OrderPart::Micros)) => {
             let comparison = if wanted { Comparison::Equal } else { Comparison::NotEqual };
             let parts = values()
                 .map(|value| compare(shape, field, comparison, &value.to_value(), &mut true));
             return joined(if wanted { "$or" } else { "$and" }, parts.collect());
         }
-        (_, Some(Beside::Folded)) => {
-            (column.order_path(), values().filter_map(|value| column.beside(value)).collect())
+        (_, Some(OrderPart::Folded)) => {
+            (column.order_path(), values().filter_map(|value| column.order_part(value)).collect())
         }
-        (_, Some(Beside::Written) | None) => {
+        (_, Some(OrderPart::Written) | None) => {
             (column.name.to_string(), values().map(|value| column.bson(value)).collect())
         }
     };

@@ -16,7 +16,7 @@ use mongodb::bson::{Bson, Document, doc};
 
 use crate::database::{Database, Find, number};
 use crate::fault;
-use crate::shape::{Beside, Lender, Shape, bson_of};
+use crate::shape::{Lender, OrderPart, Shape, bson_of};
 
 /// The collection with the structure of the collections.
 const SCHEMAS: &str = "marmota_schema";
@@ -215,8 +215,8 @@ async fn indexes(database: &Database, name: &str) -> Result<Vec<String>> {
 
 fn form_name(field: &Field, shape: &Shape, at: usize) -> String {
     let form = format!("{:?}", field.kind.form()).to_ascii_lowercase();
-    match shape.columns[at].beside {
-        Some(Beside::Folded) => format!("{form} without case"),
+    match shape.columns[at].order_part {
+        Some(OrderPart::Folded) => format!("{form} without case"),
         _ => form,
     }
 }
@@ -232,7 +232,7 @@ fn index_keys(shape: &Shape, index: &Index) -> (Document, String) {
         }
         name.push('_');
         name.push_str(column.name.as_str());
-        if column.beside == Some(Beside::Folded) {
+        if column.order_part == Some(OrderPart::Folded) {
             name.push_str("_nocase");
         }
     }
@@ -480,7 +480,7 @@ async fn double(
                     .fields
                     .iter()
                     .zip(&values)
-                    .map(|(&at, value)| match shape.columns[at].beside(*value) {
+                    .map(|(&at, value)| match shape.columns[at].order_part(*value) {
                         Some(Bson::String(folded)) => folded,
                         _ => format!("{value:?}"),
                     })
@@ -548,8 +548,8 @@ async fn make_index(database: &Database, shape: &Shape, index: &Index) -> Result
     let mut there = Document::new();
     for &field in &*index.fields {
         let column = &shape.columns[field];
-        let path = match column.beside {
-            Some(Beside::Folded) => column.order_path(),
+        let path = match column.order_part {
+            Some(OrderPart::Folded) => column.order_path(),
             _ => column.name.to_string(),
         };
         there.insert(path, doc! { "$exists": true });

@@ -18,7 +18,7 @@ use marmota_store::related_values::{JoiningValues, condition, only_key};
 use crate::database::{Database, Find, each_document};
 use crate::fault;
 use crate::filter::matching;
-use crate::shape::{Beside, Lender, Shape};
+use crate::shape::{Lender, OrderPart, Shape};
 use crate::shared::Shared;
 
 /// The most bytes of all lists of a filter. The server refuses commands of more than 16 MB.
@@ -97,8 +97,8 @@ impl Lists<'_> {
         let Some(key) = only_key(&shape.table, filter) else { return Ok(Candidates::Any) };
         if self.database.transaction().is_none() {
             // A key in another case would not be found in the related rows.
-            return Ok(match shape.columns[shape.table.key()].beside {
-                Some(Beside::Written) => Candidates::Any,
+            return Ok(match shape.columns[shape.table.key()].order_part {
+                Some(OrderPart::Written) => Candidates::Any,
                 _ => Candidates::Key(key.clone()),
             });
         }

@@ -52,12 +52,12 @@ pub(crate) struct Column {
     /// The member of the document.
     pub(crate) name: CString,
     pub(crate) form: ValueForm,
-    pub(crate) beside: Option<Beside>,
+    pub(crate) order_part: Option<OrderPart>,
 }
 
 /// The part of a field that is in [`ORDER`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Beside {
+pub(crate) enum OrderPart {
     /// The text with A to Z in lower case.
     Folded,
     /// The microseconds beyond the milliseconds, unless they are 0.
@@ -74,31 +74,31 @@ impl Column {
 
     /// Returns the paths that rows sort by, in order.
     pub(crate) fn sort_paths(&self) -> Vec<String> {
-        match self.beside {
+        match self.order_part {
             None => vec![self.name.to_string()],
-            Some(Beside::Folded) => vec![self.order_path()],
-            Some(Beside::Micros) => vec![self.name.to_string(), self.order_path()],
-            Some(Beside::Written) => vec![self.name.to_string()],
+            Some(OrderPart::Folded) => vec![self.order_path()],
+            Some(OrderPart::Micros) => vec![self.name.to_string(), self.order_path()],
+            Some(OrderPart::Written) => vec![self.name.to_string()],
         }
     }
 
     /// Returns the value of the field's own member.
     pub(crate) fn bson(&self, value: ValueRef<'_>) -> mongodb::bson::Bson {
-        match (self.beside, value) {
-            (Some(Beside::Written), ValueRef::Text(text)) => text.to_ascii_lowercase().into(),
+        match (self.order_part, value) {
+            (Some(OrderPart::Written), ValueRef::Text(text)) => text.to_ascii_lowercase().into(),
             (_, value) => bson_of(value),
         }
     }
 
     /// Returns the value of the field's member in [`ORDER`].
-    pub(crate) fn beside(&self, value: ValueRef<'_>) -> Option<mongodb::bson::Bson> {
-        match (self.beside?, value) {
-            (Beside::Folded, ValueRef::Text(text)) => Some(text.to_ascii_lowercase().into()),
-            (Beside::Micros, ValueRef::Timestamp(at)) => {
+    pub(crate) fn order_part(&self, value: ValueRef<'_>) -> Option<mongodb::bson::Bson> {
+        match (self.order_part?, value) {
+            (OrderPart::Folded, ValueRef::Text(text)) => Some(text.to_ascii_lowercase().into()),
+            (OrderPart::Micros, ValueRef::Timestamp(at)) => {
                 let rest = at.micros().rem_euclid(1_000) as i32;
                 (rest != 0).then(|| rest.into())
             }
-            (Beside::Written, ValueRef::Text(text)) => Some(text.into()),
+            (OrderPart::Written, ValueRef::Text(text)) => Some(text.into()),
             _ => None,
         }
     }
@@ -119,10 +119,10 @@ impl Shape {
             if field.name == ORDER || field.name == "_id" && !is_key {
                 return refuse("the engine uses this name itself; rename the field");
             }
-            let beside = match (&field.kind, field.kind.collation()) {
-                (_, Collation::NoCase) if is_key => Some(Beside::Written),
-                (_, Collation::NoCase) => Some(Beside::Folded),
-                (Kind::Timestamp, _) => Some(Beside::Micros),
+            let order_part = match (&field.kind, field.kind.collation()) {
+                (_, Collation::NoCase) if is_key => Some(OrderPart::Written),
+                (_, Collation::NoCase) => Some(OrderPart::Folded),
+                (Kind::Timestamp, _) => Some(OrderPart::Micros),
                 _ => None,
             };
             let name = if is_key { "_id" } else { &*field.name };
@@ -133,7 +133,7 @@ impl Shape {
                 );
             };
             let form = field.kind.form();
-            columns.push(Column { name: name.to_owned(), form, beside });
+            columns.push(Column { name: name.to_owned(), form, order_part });
         }
         let names = columns.iter().enumerate();
         let by_name = names.map(|(at, column)| (column.name.to_string(), at)).collect();
@@ -149,8 +149,8 @@ impl Shape {
     pub(crate) fn document(&self, row: &[ValueRef<'_>]) -> RawDocumentBuf {
         let mut document = RawDocumentBuf::new();
         let key = self.table.key();
-        match (self.columns[key].beside, row[key]) {
-            (Some(Beside::Written), ValueRef::Text(text)) => {
+        match (self.columns[key].order_part, row[key]) {
+            (Some(OrderPart::Written), ValueRef::Text(text)) => {
                 document.append(&self.columns[key].name, text.to_ascii_lowercase().as_str());
             }
             (_, value) => append(&mut document, &self.columns[key].name, value),
@@ -160,7 +160,7 @@ impl Shape {
         }
         let mut order = RawDocumentBuf::new();
         for (column, value) in self.columns.iter().zip(row) {
-            match column.beside(*value) {
+            match column.order_part(*value) {
                 Some(mongodb::bson::Bson::String(text)) => order.append(&column.name, &*text),
                 Some(mongodb::bson::Bson::Int32(rest)) => order.append(&column.name, rest),
                 _ => {}
@@ -184,9 +184,9 @@ impl Shape {
                 true => drop(update.unset.insert(column.name.to_string(), "")),
                 false => drop(update.set.insert(column.name.to_string(), bson_of(*value))),
             }
-            if column.beside.is_some() {
-                match column.beside(*value) {
-                    Some(beside) => drop(update.set.insert(column.order_path(), beside)),
+            if column.order_part.is_some() {
+                match column.order_part(*value) {
+                    Some(order_part) => drop(update.set.insert(column.order_path(), order_part)),
                     None => drop(update.unset.insert(column.order_path(), "")),
                 }
             }
@@ -205,7 +205,7 @@ impl Shape {
                 continue;
             }
             members.insert(column.name.to_string(), 1);
-            if matches!(column.beside, Some(Beside::Micros | Beside::Written)) {
+            if matches!(column.order_part, Some(OrderPart::Micros | OrderPart::Written)) {
                 members.insert(column.order_path(), 1);
             }
         }
@@ -227,8 +227,8 @@ impl Shape {
         let column = &self.columns[self.table.key()];
         let value = document.get("_id").ok().flatten()?;
         let order = document.get(ORDER).ok().flatten().and_then(|order| order.as_document());
-        let key = match column.beside {
-            Some(Beside::Written) => written(value, order),
+        let key = match column.order_part {
+            Some(OrderPart::Written) => written(value, order),
             _ => read(column.form, value, &[]),
         };
         key.map(|key| key.to_value())
@@ -384,7 +384,7 @@ impl Lender {
             }
             let read = match columns[at].form {
                 ValueForm::Timestamp => timestamp(&columns[at], value, order),
-                ValueForm::Text if columns[at].beside == Some(Beside::Written) => {
+                ValueForm::Text if columns[at].order_part == Some(OrderPart::Written) => {
                     written(value, order)
                 }
                 form => read(form, value, &self.texts[at]),

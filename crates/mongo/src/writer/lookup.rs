@@ -13,7 +13,7 @@ use super::{Writer, borrowed};
 use crate::database::Find;
 use crate::filter::whole;
 use crate::refusal::taken;
-use crate::shape::{Beside, Shape};
+use crate::shape::{OrderPart, Shape};
 
 /// The most rows that one command looks for duplicates of.
 const CONDITIONS_MAX: usize = 100;
@@ -229,7 +229,7 @@ impl Writer {
     ) -> Result<()> {
         for (by, at) in self.shared.referrers(shape.name()) {
             let name = by.columns[at].name.to_string();
-            let mut filter = match shape.columns[shape.table.key()].beside {
+            let mut filter = match shape.columns[shape.table.key()].order_part {
                 // A case-insensitive key may be referred to in any case.
                 Some(_) => {
                     let texts = keys.iter().filter_map(Bson::as_str);
@@ -267,11 +267,12 @@ fn same(shape: &Shape, fields: &[usize], row: &[ValueRef<'_>]) -> Option<Documen
         if value.is_null() || value.is_absent() {
             return None;
         }
-        if column.beside != Some(Beside::Folded) {
+        if column.order_part != Some(OrderPart::Folded) {
             parts.push(doc! { column.name.as_str(): column.bson(value) });
         }
-        if matches!(column.beside, Some(Beside::Folded | Beside::Micros)) {
-            parts.push(doc! { column.order_path(): column.beside(value).unwrap_or(Bson::Null) });
+        if matches!(column.order_part, Some(OrderPart::Folded | OrderPart::Micros)) {
+            parts
+                .push(doc! { column.order_path(): column.order_part(value).unwrap_or(Bson::Null) });
         }
     }
     match parts.len() {

@@ -116,8 +116,8 @@ impl Executor {
                     keys.given(chunk.before + written, rows, last)?;
                 }
                 (Err(failure), InsertedKeys::Upserted(placed)) if fault::is_taken(&failure) => {
-                    // One of them conflicts with a row: write them one by one. The changes of those
-                    // before it were recorded, and undone with the statement.
+                    // One of them conflicts with a row: write them one by one. The statement undid the
+                    // rows before it, but their changes are recorded.
                     self.forget_changes(mark.as_ref());
                     for row in written..written + rows {
                         let put = self.put(table, chunk.row(row), on_conflict);

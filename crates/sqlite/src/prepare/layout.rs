@@ -60,8 +60,8 @@ impl Layout {
     pub(super) fn of(connection: &mut Connection, name: &str) -> Result<Option<Self>, Failure> {
         let name = sql_literal(ValueRef::Text(name));
         let mut layout: Option<Self> = None;
-        // The name as an argument and the query in the query read no list of all tables: a join would
-        // make an index of it, for each table.
+        // A join of the list of all tables with the schema would make an index of the list for each
+        // table.
         let sql = format!(
             "SELECT list.type, list.wr, list.strict, \
              (SELECT sql FROM main.sqlite_schema WHERE name=list.name) \
