@@ -39,7 +39,7 @@ const THREADS_EACH: u32 = 50;
 /// File descriptors of a process, in addition to those of clients.
 const OTHER_DESCRIPTORS: u64 = 100;
 
-/// Insert rows from many threads through a transport, and report rows that are lost or wrong
+/// Inserts rows from many threads through a transport, and reports rows that are lost or wrong
 #[derive(Args)]
 struct Stress {
     /// URL of a server that serves the rows' model (`marmota stress --serve URL` elsewhere); if not

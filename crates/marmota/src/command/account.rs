@@ -64,12 +64,12 @@ pub(super) struct User {
 
 #[derive(Subcommand)]
 enum UserAction {
-    /// List the users
+    /// Lists the users
     List {
         #[command(flatten)]
         output: JsonOutput,
     },
-    /// Add a user, and print the token with which they set their password
+    /// Adds a user, and prints the token with which they set their password
     ///
     /// The user sends the name, the token and the password to /api/auth/set-password.
     Add {
@@ -84,7 +84,7 @@ enum UserAction {
         #[command(flatten)]
         output: JsonOutput,
     },
-    /// Print a new token with which a user sets their password
+    /// Prints a new token with which a user sets their password
     ///
     /// The present password stays valid until then. Use it for a forgotten password, and for the
     /// first administrator, whose name is `admin`.
@@ -94,7 +94,7 @@ enum UserAction {
         #[command(flatten)]
         output: JsonOutput,
     },
-    /// Replace the groups of a user
+    /// Replaces the groups of a user
     Groups {
         /// The login name
         name: String,
@@ -103,7 +103,7 @@ enum UserAction {
         #[command(flatten)]
         output: JsonOutput,
     },
-    /// End the user's sessions, and refuse logins and keys
+    /// Ends the user's sessions, and refuses logins and keys
     ///
     /// The rows of the user, and the entries in the history by them, are not changed.
     Disable {
@@ -112,14 +112,14 @@ enum UserAction {
         #[command(flatten)]
         output: JsonOutput,
     },
-    /// Undo `disable`
+    /// Undoes `disable`
     Enable {
         /// The login name
         name: String,
         #[command(flatten)]
         output: JsonOutput,
     },
-    /// Remove a user, their sessions and keys
+    /// Removes a user, their sessions and keys
     Remove {
         /// The login name
         name: String,
@@ -141,12 +141,12 @@ pub(super) struct Group {
 
 #[derive(Subcommand)]
 enum GroupAction {
-    /// List the groups with their rights
+    /// Lists the groups with their rights
     List {
         #[command(flatten)]
         output: JsonOutput,
     },
-    /// Add a group, or replace its rights
+    /// Adds a group, or replaces its rights
     ///
     /// Each grant has a table (`*` for all), rights (read, history, insert, update, delete, refer)
     /// and, if it does not apply to all rows, a rule: a filter that selects rows.
@@ -158,7 +158,7 @@ enum GroupAction {
         #[command(flatten)]
         output: JsonOutput,
     },
-    /// Remove a group; its members stay
+    /// Removes a group; its members stay
     Remove {
         /// The name of the group
         name: String,
@@ -180,14 +180,14 @@ pub(super) struct Key {
 
 #[derive(Subcommand)]
 enum KeyAction {
-    /// List the keys of a user
+    /// Lists the keys of a user
     List {
         /// The login name of the user
         user: String,
         #[command(flatten)]
         output: JsonOutput,
     },
-    /// Add a key with the rights of a user, and print it; it cannot be shown again
+    /// Adds a key with the rights of a user, and prints it; it cannot be shown again
     Add {
         /// The login name of the user
         user: String,
@@ -199,7 +199,7 @@ enum KeyAction {
         #[command(flatten)]
         output: JsonOutput,
     },
-    /// Revoke a key of a user
+    /// Revokes a key of a user
     Revoke {
         /// The login name of the user
         user: String,

@@ -83,6 +83,7 @@ impl ApplicationFiles {
                 .env(env)
                 .global(true)
                 .value_parser(clap::value_parser!(PathBuf))
+                .help_heading("Application")
                 .help(help)
         };
         let app_help = format!("The file with the tables and groups. Default: {app}, if it exists");

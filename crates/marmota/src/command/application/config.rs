@@ -40,14 +40,14 @@ pub(in crate::command) struct ConfigCommand {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Check the file and the environment, and do nothing
+    /// Checks the file and the environment, and does nothing
     ///
     /// An unknown key and an invalid value are reported with their line and column. Exits with 1 then.
     Check {
         #[command(flatten)]
         output: JsonOutput,
     },
-    /// Print each setting, its value, and where the value is from
+    /// Prints each setting, its value, and where the value is from
     ///
     /// Passwords in URLs are printed as `***`.
     Show {

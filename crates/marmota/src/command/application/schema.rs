@@ -37,7 +37,7 @@ pub(in crate::command) struct SchemaCommand {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Check the file and its groups, without a database
+    /// Checks the file and its groups, without a database
     ///
     /// Names, kinds, rules, defaults, references, relations and the rules of grants are checked. An
     /// error has its line and column where it has one. Exits with 1 then.
@@ -45,7 +45,7 @@ enum Action {
         #[command(flatten)]
         output: JsonOutput,
     },
-    /// Show what the file changes in the database: exits with 0 if it changes nothing, with 3 if changes
+    /// Shows what the file changes in the database: exits with 0 if it changes nothing, with 3 if changes
     /// are pending, with 4 if a change would be refused
     Diff {
         #[command(flatten)]
@@ -53,9 +53,9 @@ enum Action {
         #[command(flatten)]
         output: JsonOutput,
     },
-    /// Change the database so that it fits the file
+    /// Changes the database so that it fits the file
     Apply(Migrate),
-    /// Print the tables as a file: those of the file, or the program's models
+    /// Prints the tables as a file: those of the file, or the program's models
     ///
     /// A model with a rule that is a Rust function cannot be in a file, and is named.
     Export {
@@ -65,7 +65,7 @@ enum Action {
         #[arg(long, default_value = "toml", value_parser = ["toml", "json"])]
         format: String,
     },
-    /// Make a file of an existing SQLite or PostgreSQL database
+    /// Makes a file of an existing SQLite or PostgreSQL database
     ///
     /// The file has the tables, fields, indexes, references and constraints of the database as far as
     /// Marmota has them; the rest is reported, with the reason and what to do, and is a comment in the
@@ -82,7 +82,7 @@ enum Action {
         #[command(flatten)]
         output: JsonOutput,
     },
-    /// Print the JSON Schema of the file, for editors
+    /// Prints the JSON Schema of the file, for editors
     ///
     /// An editor with support for TOML or JSON schemas completes and checks the file by it.
     JsonSchema,

@@ -51,7 +51,7 @@ pub(in crate::command) struct Job {
 
 #[derive(Subcommand)]
 enum Action {
-    /// List jobs; the last ones first, or in the order of their execution with --queue and --state
+    /// Lists jobs; the last ones first, or in the order of their execution with --queue and --state
     List {
         #[command(flatten)]
         database: Database,
@@ -67,22 +67,22 @@ enum Action {
         #[command(flatten)]
         output: JsonOutput,
     },
-    /// Show a job with its input and error
+    /// Shows a job with its input and error
     Show {
         #[command(flatten)]
         job: Selected,
     },
-    /// Make a finished or scheduled job pending again
+    /// Makes a finished or scheduled job pending again
     Retry {
         #[command(flatten)]
         job: Selected,
     },
-    /// Cancel a job; the function of a running one is notified
+    /// Cancels a job; the function of a running one is notified
     Cancel {
         #[command(flatten)]
         job: Selected,
     },
-    /// Count the jobs of each queue by state
+    /// Counts the jobs of each queue by state
     Statistics {
         #[command(flatten)]
         database: Database,

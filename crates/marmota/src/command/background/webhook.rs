@@ -44,29 +44,29 @@ pub(in crate::command) struct Webhook {
 
 #[derive(Subcommand)]
 enum Action {
-    /// List webhooks
+    /// Lists webhooks
     List {
         #[command(flatten)]
         database: Database,
         #[command(flatten)]
         output: JsonOutput,
     },
-    /// Print the secret of a webhook, with which its receiver verifies signatures
+    /// Prints the secret of a webhook, with which its receiver verifies signatures
     Secret {
         #[command(flatten)]
         webhook: Named,
     },
-    /// Enable a webhook, and send what waits
+    /// Enables a webhook, and sends what waits
     Enable {
         #[command(flatten)]
         webhook: Named,
     },
-    /// Disable a webhook: it gets no changes, and nothing is sent
+    /// Disables a webhook: it gets no changes, and nothing is sent
     Disable {
         #[command(flatten)]
         webhook: Named,
     },
-    /// List deliveries of a webhook, the last ones first
+    /// Lists deliveries of a webhook, the last ones first
     Deliveries {
         #[command(flatten)]
         webhook: Named,
@@ -77,7 +77,7 @@ enum Action {
         #[arg(long, default_value_t = 100)]
         limit: u64,
     },
-    /// Send a delivery again, or those that were given up
+    /// Sends a delivery again, or those that were given up
     Replay {
         #[command(flatten)]
         webhook: Named,
