@@ -73,8 +73,8 @@ type Own = Box<dyn Fn(&ArgMatches) -> Done>;
 /// The arguments that all subcommands with a database share.
 #[derive(Args, Clone)]
 struct Database {
-    /// The database: sqlite:FILE, sqlite::memory:, memory:, memory:FILE or
-    /// postgres://USER:PASSWORD@HOST/DATABASE, mariadb://USER:PASSWORD@HOST/DATABASE
+    /// The database: sqlite:FILE, sqlite::memory:, memory:, memory:FILE,
+    /// postgres://USER:PASSWORD@HOST/DATABASE, or the same with mariadb: or mongodb:
     #[arg(long, value_name = "URL", env = "MARMOTA_DB")]
     db: Option<String>,
 }
