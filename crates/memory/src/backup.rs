@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 
 use marmota_model::{Error, ErrorKind, Result, Uuid};
 use marmota_store::backup::Copied;
+use marmota_store::private_file::{folder_of, have_folder};
 
 use super::catalog::Catalog;
 use super::data_file::FileFormat;
 use super::data_file::contents::Loaded;
-use super::data_file::replace::{failed, folder_of, replace};
+use super::data_file::replace::{failed, replace};
 use super::engine::Memory;
 use super::journal;
 use super::shared::Shared;
@@ -210,7 +211,7 @@ impl Memory {
             );
             return Err(Error::new(ErrorKind::Conflict, message));
         }
-        marmota_store::private_file::have_folder(path, memory.shared.creates_folders)?;
+        have_folder(path, memory.shared.creates_folders)?;
         Ok(memory)
     }
 
@@ -234,7 +235,7 @@ impl NewFolder {
         // One that a killed process has left.
         let _ = std::fs::remove_dir_all(&folder);
         let new = folder.join("new");
-        marmota_store::private_file::have_folder(&new, true)?;
+        have_folder(&new, true)?;
         Ok(Self(folder))
     }
 }

@@ -14,7 +14,7 @@ use std::path::Path;
 
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::backup::Copied;
-use marmota_store::private_file::{self, have_folder};
+use marmota_store::private_file::{self, have_folder, sync_folder_of};
 
 use crate::engine::Sqlite;
 use crate::fault;
@@ -22,7 +22,7 @@ use crate::ffi::{Connection, Failure};
 use crate::file::database_name::{database_name, pragma_text};
 use crate::file::encryption::{FileEncryption, error_at};
 use crate::file::exclusive_file::{
-    Beside, Content, check, content, lock_exclusively, sync_folder_of, with_suffix,
+    Content, check, content, lock_exclusively, temporary, with_suffix,
 };
 use crate::file::options::{Location, SqliteOptions, parse};
 use crate::file::replication_lock;
@@ -233,20 +233,20 @@ impl Sqlite {
             Error::new(ErrorKind::Io, message).with_source(error)
         };
         have_folder(path, options.create_folders)?;
-        let new = Beside::of(path, NEW).map_err(disk)?;
-        make(&new.0)?;
-        let mut connection = encryption.open(&new.0)?;
+        let new = temporary(path, NEW).map_err(disk)?;
+        make(new.path())?;
+        let mut connection = encryption.open(new.path())?;
         // This is the first read, which detects a wrong key.
         pragma_text(&mut connection, "PRAGMA encoding")
-            .map_err(|failure| encryption.at(&failure, &new.0))?;
+            .map_err(|failure| encryption.at(&failure, new.path()))?;
         // A copy of a file in use is in WAL mode, which would leave a log next to it.
         connection
             .execute("PRAGMA journal_mode=DELETE")
-            .map_err(|failure| encryption.at(&failure, &new.0))?;
-        let found = check(&mut connection, &new.0)?.rows.into_iter().collect();
+            .map_err(|failure| encryption.at(&failure, new.path()))?;
+        let found = check(&mut connection, new.path())?.rows.into_iter().collect();
         drop(connection);
         accept(&found)?;
-        put_in_place(&new.0, path).map_err(disk)?;
+        put_in_place(new.path(), path).map_err(disk)?;
         drop(held);
         Ok(found)
     }
@@ -285,17 +285,17 @@ fn hold(encryption: &FileEncryption, path: &Path) -> Result<Option<Connection>> 
 /// Logs that a damaged database has left are renamed as well, so that they are not applied to the
 /// new one.
 fn put_in_place(new: &Path, path: &Path) -> std::io::Result<()> {
-    let aside = Beside::of(path, OLD)?;
+    let aside = temporary(path, OLD)?;
     let mut logs = Vec::new();
     for log in ["-wal", "-shm", "-journal"].map(|suffix| with_suffix(path, suffix)) {
         if log.exists() {
-            let aside = Beside::of(&log, OLD)?;
-            std::fs::rename(&log, &aside.0)?;
+            let aside = temporary(&log, OLD)?;
+            std::fs::rename(&log, aside.path())?;
             logs.push(aside);
         }
     }
     if path.exists() {
-        std::fs::hard_link(path, &aside.0)?;
+        std::fs::hard_link(path, aside.path())?;
         std::fs::set_permissions(new, std::fs::metadata(path)?.permissions())?;
     }
     std::fs::rename(new, path)?;

@@ -2,3 +2,4 @@
 
 pub mod key;
 pub mod private_file;
+pub mod temporary_file;

@@ -99,7 +99,7 @@ pub use contract::invalidation_feed::{FeedPause, InvalidationFeed};
 pub use contract::operation::Idempotency;
 pub use contract::statistics::EngineStatistics;
 pub use contract::{borrowed_table, engine, existing, plan};
-pub use files::{key, private_file};
+pub use files::{key, private_file, temporary_file};
 pub use layers::cache::row_cache::CacheStats;
 pub use layers::metrics::meter;
 pub use rows::history::{History, HistoryAction};

@@ -109,6 +109,22 @@ fn invalid_rows_are_named_and_nothing_is_imported() {
 }
 
 #[test]
+fn booleans_of_other_programs_are_imported() {
+    let folder = folder();
+    let words = ["TRUE", "t", "1", "true", "FALSE", "f", "0", "False"];
+    let lines = words.iter().enumerate().map(|(at, word)| format!("{at},{word}\n"));
+    let text = format!("name,is_new\n{}", lines.collect::<String>());
+    fs::write(folder.0.path().join("a.csv"), text).unwrap();
+    folder.run(&["import", "thing", "a.csv"]).with(0);
+    let exported = folder.run(&["export", "thing"]).with(0);
+    let found: Vec<bool> = exported.lines().map(|line| line.contains("\"is_new\":true")).collect();
+    assert_eq!(found, [true, true, true, true, false, false, false, false], "{exported}");
+    fs::write(folder.0.path().join("b.csv"), "name,is_new\nx,yes\n").unwrap();
+    let said = folder.run(&["import", "thing", "b.csv"]).with(1);
+    assert!(said.contains("b.csv:2: is_new = "), "{said}");
+}
+
+#[test]
 fn rows_are_updated_on_request() {
     let folder = folder();
     folder.run(&["import", "thing", "things.ndjson"]).with(0);

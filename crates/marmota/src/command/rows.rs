@@ -453,19 +453,31 @@ impl Importing<'_> {
 /// Appends a cell as a member of an object. What is not valid for the kind is a text, which is refused
 /// with the name of the field.
 fn member(object: &mut Vec<u8>, kind: &Kind, text: &str) {
+    if let (Kind::Bool, Some(truth)) = (kind, truth(text)) {
+        return object.extend_from_slice(truth.as_bytes());
+    }
     let is_json = match kind {
         Kind::Json | Kind::File { .. } | Kind::Vector { .. } => true,
-        Kind::Bool
-        | Kind::Int { .. }
-        | Kind::Float
-        | Kind::Reference { key: KeyKind::Auto, .. } => {
-            matches!(text, "true" | "false") || text.parse::<f64>().is_ok_and(f64::is_finite)
+        Kind::Int { .. } | Kind::Float | Kind::Reference { key: KeyKind::Auto, .. } => {
+            text.parse::<f64>().is_ok_and(f64::is_finite)
         }
         _ => false,
     };
     match is_json && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok() {
         true => object.extend_from_slice(text.as_bytes()),
         false => row_json::write_string(object, text),
+    }
+}
+
+/// Returns the JSON of a boolean in the forms of spreadsheets, PostgreSQL and SQLite.
+fn truth(text: &str) -> Option<&'static str> {
+    let is_one_of = |words: [&str; 3]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
+    if is_one_of(["true", "t", "1"]) {
+        Some("true")
+    } else if is_one_of(["false", "f", "0"]) {
+        Some("false")
+    } else {
+        None
     }
 }
 

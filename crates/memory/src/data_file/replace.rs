@@ -1,10 +1,11 @@
 //! Writing a file so that a crash leaves the old or the new one whole.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::private_file::{self, folder_of, sync_folder_of};
+use marmota_store::temporary_file::TemporaryFile;
 
 use super::sealed;
 use crate::encryption::file_encryption::FileEncryption;
@@ -20,11 +21,12 @@ pub(crate) fn replace(
     write: impl FnOnce(&mut dyn Write) -> Result<io::Result<()>>,
 ) -> Result<()> {
     let cipher = encryption.begin(Use::Snapshot)?;
-    let folder = folder_of(path);
-    marmota_store::private_file::have_folder(path, false)?;
-    let beside = Beside(folder.join(format!("{}{}.tmp", beside(path)?, std::process::id())));
-    let file = marmota_store::private_file::create(&beside.0)
-        .and_then(|file| marmota_store::private_file::take_mode(&beside.0, path).map(|()| file))
+    private_file::have_folder(path, false)?;
+    let name = format!("{}{}.tmp", temporary_prefix(path)?, std::process::id());
+    let temporary = TemporaryFile::new(folder_of(path).join(name))
+        .map_err(|error| failed("write", path, error))?;
+    let file = private_file::create(temporary.path())
+        .and_then(|file| private_file::take_mode(temporary.path(), path).map(|()| file))
         .map_err(|error| failed("write", path, error))?;
     let mut out = BufWriter::with_capacity(1 << 16, file);
     let written = match cipher {
@@ -36,14 +38,14 @@ pub(crate) fn replace(
     written
         .and_then(|()| out.flush())
         .and_then(|()| out.get_ref().sync_all())
-        .and_then(|()| std::fs::rename(&beside.0, path))
+        .and_then(|()| std::fs::rename(temporary.path(), path))
         // The new name is only durable once its folder is synced.
-        .and_then(|()| sync_folder(folder))
+        .and_then(|()| sync_folder_of(path))
         .map_err(|error| failed("write", path, error))
 }
 
 /// Returns the prefix of the names of temporary files for a path.
-fn beside(path: &Path) -> Result<String> {
+fn temporary_prefix(path: &Path) -> Result<String> {
     match path.file_name() {
         Some(name) => Ok(format!(".{}.", name.display())),
         None => {
@@ -56,7 +58,7 @@ fn beside(path: &Path) -> Result<String> {
 /// Removes temporary files of [`replace`] that a killed process has left. The caller needs
 /// exclusive access to the file.
 pub(crate) fn remove_leftovers(path: &Path) -> Result<()> {
-    let begin = beside(path)?;
+    let begin = temporary_prefix(path)?;
     let Ok(entries) = std::fs::read_dir(folder_of(path)) else { return Ok(()) };
     for entry in entries.flatten() {
         let name = entry.file_name();
@@ -68,28 +70,6 @@ pub(crate) fn remove_leftovers(path: &Path) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Returns the folder that contains a file.
-pub(crate) fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    }
-}
-
-/// Waits until the names in a folder are on the disk.
-pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
-}
-
-/// A temporary file, removed unless it was renamed to its final name.
-struct Beside(PathBuf);
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }
 
 #[cold]

@@ -17,9 +17,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::private_file;
 
 use super::record::{self, Identity, RECORD_BYTES};
-use crate::data_file::replace::{failed, folder_of, sync_folder};
+use crate::data_file::replace::failed;
 use crate::encryption::file_encryption::{Cipher, FileEncryption};
 use crate::encryption::seal::{TAG_BYTES, Use};
 
@@ -171,11 +172,11 @@ pub(super) fn unseal(
 
 /// Creates a log with this head; its name is then on the disk.
 fn create(path: &Path, head: &[u8]) -> io::Result<File> {
-    let file = marmota_store::private_file::options().append(true).create(true).open(path)?;
+    let file = private_file::options().append(true).create(true).open(path)?;
     file.set_len(0)?;
     (&file).write_all(head)?;
     file.sync_all()?;
-    sync_folder(folder_of(path))?;
+    private_file::sync_folder_of(path)?;
     Ok(file)
 }
 

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use marmota_model::{Error, ErrorKind, Result, Uuid};
 use marmota_store::Durability;
 use marmota_store::log_copy::log_path;
-use marmota_store::private_file;
+use marmota_store::private_file::{self, folder_of, sync_folder_of};
 use parking_lot::{Condvar, Mutex};
 
 use super::log_file::{self, LogFile, fault};
@@ -27,7 +27,7 @@ use super::{Counts, Journal, Lock, Tail, Waiting, bytes_max};
 use crate::catalog::Catalog;
 use crate::data_file;
 use crate::data_file::contents::{Link, Loaded, Section};
-use crate::data_file::replace::{failed, folder_of, remove_leftovers, replace, sync_folder};
+use crate::data_file::replace::{failed, remove_leftovers, replace};
 use crate::data_file::snapshot::Snapshot;
 use crate::encryption::file_encryption::FileEncryption;
 use crate::encryption::seal::Use;
@@ -357,7 +357,7 @@ pub(in super::super) fn move_files(new: &Path, path: &Path) -> Result<()> {
     for log in logs(new)? {
         std::fs::rename(log_path(new, log), log_path(path, log)).map_err(cannot)?;
     }
-    sync_folder(folder_of(path)).map_err(cannot)
+    sync_folder_of(path).map_err(cannot)
 }
 
 impl Recovered {

@@ -9,13 +9,14 @@ use std::path::Path;
 
 use marmota_model::{Error, ErrorKind, Result};
 use marmota_store::key::{EncryptionKey, KeySource};
+use marmota_store::private_file::sync_folder_of;
 
 use crate::engine::Sqlite;
 use crate::ffi::cipher::new_salt;
 use crate::ffi::{Connection, Failure};
 use crate::file::database_name::{database_name, pragma_text};
 use crate::file::encryption::{FileEncryption, bytes_of};
-use crate::file::exclusive_file::{Beside, check, lock_exclusively, sync_folder_of};
+use crate::file::exclusive_file::{check, lock_exclusively, temporary};
 use crate::file::options::SqliteOptions;
 
 /// The suffix of the copy.
@@ -61,13 +62,14 @@ impl Sqlite {
         let mut before = open(path, old)?;
         lock_exclusively(&mut before, path, "change its key")?;
         let content = check(&mut before, path)?;
-        let copy = Beside::of(path, COPY).map_err(|error| disk(path, error))?;
-        let at =
-            |failure: Failure| crate::file::encryption::error_at(&failure, &database_name(&copy.0));
-        before.execute(&format!("VACUUM INTO {}", quoted(&copy.0)?)).map_err(at)?;
-        write_anew(&copy.0, old, new)?;
-        let mut after = open(&copy.0, new)?;
-        if check(&mut after, &copy.0)? != content {
+        let copy = temporary(path, COPY).map_err(|error| disk(path, error))?;
+        let at = |failure: Failure| {
+            crate::file::encryption::error_at(&failure, &database_name(copy.path()))
+        };
+        before.execute(&format!("VACUUM INTO {}", quoted(copy.path())?)).map_err(at)?;
+        write_anew(copy.path(), old, new)?;
+        let mut after = open(copy.path(), new)?;
+        if check(&mut after, copy.path())? != content {
             let message = format!(
                 "{}: the copy with the new key differs from the database; the file was not changed",
                 database_name(path)
@@ -76,7 +78,7 @@ impl Sqlite {
         }
         drop(after);
         // `before` still locks the file that is replaced.
-        put_in_place(&copy.0, path)
+        put_in_place(copy.path(), path)
     }
 }
 

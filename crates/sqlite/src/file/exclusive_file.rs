@@ -1,9 +1,9 @@
 //! Exclusive access to a file that is to be replaced.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::temporary_file::TemporaryFile;
 
 use crate::ffi::{Connection, Failure, code};
 use crate::file::database_name::{database_name, pragma_text};
@@ -93,28 +93,7 @@ pub(crate) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Syncs the folder of a file to the disk.
-pub(crate) fn sync_folder_of(path: &Path) -> std::io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
-}
-
-/// A temporary file that is removed on drop. After a rename nothing is left to remove.
-pub(crate) struct Beside(pub(crate) PathBuf);
-
-impl Beside {
-    /// Returns the file with this suffix. Removes one that a killed process has left.
-    pub(crate) fn of(path: &Path, suffix: &str) -> std::io::Result<Self> {
-        let beside = Self(with_suffix(path, suffix));
-        match std::fs::remove_file(&beside.0) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-            _ => Ok(beside),
-        }
-    }
-}
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+/// Returns the temporary file whose name is that of a file with a suffix.
+pub(crate) fn temporary(path: &Path, suffix: &str) -> std::io::Result<TemporaryFile> {
+    TemporaryFile::new(with_suffix(path, suffix))
 }

@@ -12,10 +12,11 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use marmota_model::{Error, ErrorKind, Result};
+use marmota_store::private_file::sync_folder_of;
 
 use crate::ffi::{Connection, Failure, code};
 use crate::file::database_name::database_name;
-use crate::file::exclusive_file::{sync_folder_of, with_suffix};
+use crate::file::exclusive_file::with_suffix;
 
 /// The number of bytes of a log that are copied at once.
 const CHUNK_BYTES: usize = 256 << 10;

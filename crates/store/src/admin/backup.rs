@@ -28,6 +28,8 @@ use sha2::{Digest, Sha256};
 use crate::builder::StoreBuilder;
 pub use crate::contract::engine::Copied;
 use crate::contract::engine::Engine;
+use crate::files::private_file::{folder_of, sync_folder_of};
+use crate::files::temporary_file::TemporaryFile;
 use crate::store::Store;
 
 /// The name of the format in manifests.
@@ -263,15 +265,15 @@ impl Copies {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Copy> {
         let failed = |error| failed(path, error);
-        let beside = Beside::of(path).map_err(failed)?;
+        let temporary = temporary(path).map_err(failed)?;
         let taken = Timestamp::now().to_string();
-        let of = engine.copy_to(&beside.0, progress)?;
-        let file = File::open(&beside.0).map_err(failed)?;
+        let of = engine.copy_to(temporary.path(), progress)?;
+        let file = File::open(temporary.path()).map_err(failed)?;
         file.sync_all().map_err(failed)?;
         let (bytes, sha256) = summed(&file).map_err(failed)?;
-        std::fs::rename(&beside.0, path).map_err(failed)?;
+        std::fs::rename(temporary.path(), path).map_err(failed)?;
         self.0.push(path.to_owned());
-        sync(folder_of(path)).map_err(failed)?;
+        sync_folder_of(path).map_err(failed)?;
         Ok(Copy { taken, of, bytes, sha256 })
     }
 }
@@ -365,13 +367,13 @@ impl Manifest {
 
     /// Writes the manifest under a temporary name, syncs and renames it.
     fn write(&self, path: &Path) -> io::Result<()> {
-        let beside = Beside::of(path)?;
-        let mut file = crate::files::private_file::create(&beside.0)?;
+        let temporary = temporary(path)?;
+        let mut file = crate::files::private_file::create(temporary.path())?;
         serde_json::to_writer_pretty(&mut file, self)?;
         file.write_all(b"\n")?;
         file.sync_all()?;
-        std::fs::rename(&beside.0, path)?;
-        sync(folder_of(path))
+        std::fs::rename(temporary.path(), path)?;
+        sync_folder_of(path)
     }
 }
 
@@ -521,35 +523,8 @@ fn summed(mut file: &File) -> io::Result<(u64, String)> {
     Ok((bytes, digits))
 }
 
-/// Returns the folder of a file; `.` for a name without one.
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
-/// Makes the names in a folder durable, as fsync(2) of a file does not.
-fn sync(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
-}
-
-/// A temporary file, removed unless it was renamed to its final name. A file that a killed process
-/// has left is removed as well.
-struct Beside(PathBuf);
-
-impl Beside {
-    /// Returns the temporary name for a file. A file of that name, left by a killed process, is
-    /// removed.
-    fn of(path: &Path) -> io::Result<Self> {
-        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-        let beside = Self(folder_of(path).join(format!(".{}.tmp", name.display())));
-        match std::fs::remove_file(&beside.0) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-            _ => Ok(beside),
-        }
-    }
-}
-
-impl Drop for Beside {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
+/// Returns the temporary file for a backup, next to it.
+fn temporary(path: &Path) -> io::Result<TemporaryFile> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    TemporaryFile::new(folder_of(path).join(format!(".{}.tmp", name.display())))
 }

@@ -65,6 +65,14 @@ pub fn folder_of(path: &Path) -> &Path {
     }
 }
 
+/// Waits until the names in a file's folder are on the disk, which fsync(2) of the file does not.
+///
+/// # Errors
+/// Those of the system.
+pub fn sync_folder_of(path: &Path) -> io::Result<()> {
+    File::open(folder_of(path))?.sync_all()
+}
+
 /// Ensures that a file's folder exists; creates it if `creates` is true.
 ///
 /// # Errors
