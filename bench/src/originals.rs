@@ -1,100 +1,128 @@
-//! Marmota next to the program that its TechEmpower server is modelled on: mORMot 2, built from a
-//! checkout that the user names, and the same routes in Pascal on Marmota. All on SQLite.
+//! Marmota next to the programs that it was modelled on, built from checkouts that the user names:
+//! mORMot 2 (its TechEmpower server, its benchmark of engines, its transit server), the entries of
+//! the transit challenge in Go and Rust, and a lean server in Pascal.
 
 mod build;
+mod lean;
+mod orm;
+mod techempower;
+mod transit;
 
 use crate::http::roster::{Role, ServerSpec, Source};
-use crate::techempower::load::{LoadArgs, LoadTest};
-use anyhow::{Context, Result};
+use crate::techempower::load::LoadArgs;
+use anyhow::{Result, ensure};
 use std::path::{Path, PathBuf};
 
 /// Options of `bench originals`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// The folder of a checkout of <https://github.com/synopse/mORMot2>. Default: the variable
-    /// MORMOT2_DIR
+    /// Run only these parts. Default: all whose checkouts are named
+    #[arg(long, value_delimiter = ',', value_name = "PART,…")]
+    part: Vec<Part>,
+    /// A checkout of <https://github.com/synopse/mORMot2>. Default: the variable MORMOT2_DIR
     #[arg(long, value_name = "DIR")]
     mormot2: Option<PathBuf>,
+    /// A checkout of <https://github.com/losvedir/transit-lang-cmp>. Default: the variable
+    /// TRANSIT_DIR
+    #[arg(long, value_name = "DIR")]
+    transit: Option<PathBuf>,
+    /// A checkout of <https://github.com/andrei-markeev/pascal-web-server>. Default: the variable
+    /// PASCAL_WEB_DIR
+    #[arg(long, value_name = "DIR")]
+    pascal_web: Option<PathBuf>,
+    /// A checkout of <https://github.com/almindor/lnet>, the sockets of the lean server. Default: the
+    /// variable LNET_DIR
+    #[arg(long, value_name = "DIR")]
+    lnet: Option<PathBuf>,
     #[command(flatten)]
     load: LoadArgs,
+    /// Size of the feed of the part `transit`, relative to the real one
+    #[arg(long, default_value_t = 1.0)]
+    scale: f64,
 }
 
-/// A test: its path, and the requests in flight on one connection.
-struct Test {
-    name: &'static str,
-    path: &'static str,
-    depth: u32,
-    /// False if the example in Pascal does not have it.
-    in_pascal: bool,
+/// A part of the suite.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Part {
+    /// mORMot's TechEmpower server on SQLite
+    Techempower,
+    /// mORMot's benchmark of engines, compared with `marmota bench orm`
+    Orm,
+    /// The transit servers in Go, Rust and Pascal
+    Transit,
+    /// The routes of the lean server that need no database
+    Lean,
 }
 
-impl LoadTest for Test {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn depth(&self) -> u32 {
-        self.depth
-    }
+/// The checkouts that the user names.
+struct Checkouts {
+    mormot: Option<PathBuf>,
+    transit: Option<PathBuf>,
+    pascal_web: Option<PathBuf>,
+    lnet: Option<PathBuf>,
 }
 
-const fn test(name: &'static str, path: &'static str) -> Test {
-    Test { name, path, depth: 1, in_pascal: true }
-}
-
-/// The tests that mORMot's server has on SQLite.
-const TESTS: [Test; 9] = [
-    test("plaintext", "/plaintext"),
-    Test { depth: 16, ..test("plaintext ×16", "/plaintext") },
-    test("json", "/json"),
-    test("db", "/db"),
-    test("queries", "/queries"),
-    test("queries=20", "/queries?queries=20"),
-    Test { in_pascal: false, ..test("cached=100", "/cached-queries?count=100") },
-    test("updates=20", "/updates?queries=20"),
-    test("fortunes", "/fortunes"),
-];
-
-const IN_PASCAL: &str = "marmota in Pascal, SQLite file";
-
-/// Builds the servers, measures them and prints the table.
+/// Builds the programs, measures them and prints the tables.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let tests = args.load.select(&TESTS)?;
-    let checkout = args.mormot2.clone().or_else(|| std::env::var_os("MORMOT2_DIR").map(Into::into));
-    let checkout = checkout.context(
-        "no mORMot 2: set MORMOT2_DIR, or --mormot2, to the folder of a checkout of \
-         https://github.com/synopse/mORMot2",
-    )?;
-    let mormot = build::mormot(&checkout)?;
-    let pascal = build::pascal()?;
-    let ours = ServerSpec::new(
-        "marmota, SQLite file",
-        Role::Ours,
-        Source::Package("techempower"),
-        &["--port", "{port}", "--db", "sqlite"],
-        "",
-    );
-    let mut programs = crate::http::build::all(vec![ours], false)?;
-    programs.push(with_input(
-        "mORMot 2, SQLite in memory",
-        Role::Peer,
-        &format!("PORT={{port}} exec '{}'", mormot.display()),
-    ));
-    programs.push(with_input(
-        IN_PASCAL,
-        Role::Ours,
-        &format!("exec '{}' sqlite:techempower.db 127.0.0.1:{{port}}", pascal.display()),
-    ));
-    let lines = |spec: &ServerSpec, test: &Test| match spec.name == IN_PASCAL && !test.in_pascal {
-        true => Vec::new(),
-        false => vec![(spec.name.clone(), test.path)],
+    let named = |option: &Option<PathBuf>, variable: &str| {
+        option.clone().or_else(|| std::env::var_os(variable).map(PathBuf::from))
     };
-    let figures = args.load.measure(&programs, &tests, None, lines)?;
-    println!("{}", figures.table());
+    let checkouts = Checkouts {
+        mormot: named(&args.mormot2, "MORMOT2_DIR"),
+        transit: named(&args.transit, "TRANSIT_DIR"),
+        pascal_web: named(&args.pascal_web, "PASCAL_WEB_DIR"),
+        lnet: named(&args.lnet, "LNET_DIR"),
+    };
+    let mut has_run = false;
+    for part in [Part::Techempower, Part::Orm, Part::Transit, Part::Lean] {
+        let is_named = args.part.contains(&part);
+        if !is_named && !args.part.is_empty() {
+            continue;
+        }
+        let missing = checkouts.missing(part);
+        ensure!(missing.is_empty() || !is_named, "{part:?}: set {}", missing.join(", "));
+        if !missing.is_empty() {
+            eprintln!("not run: {part:?}; set {}", missing.join(", "));
+            continue;
+        }
+        has_run = true;
+        println!("\n# {part:?}");
+        match (part, &checkouts) {
+            (Part::Techempower, Checkouts { mormot: Some(mormot), .. }) => {
+                techempower::run(&args.load, mormot)?;
+            }
+            (Part::Orm, Checkouts { mormot: Some(mormot), .. }) => orm::run(mormot)?,
+            (Part::Transit, Checkouts { transit: Some(transit), mormot, .. }) => {
+                transit::run(args, transit, mormot.as_deref())?;
+            }
+            (Part::Lean, Checkouts { pascal_web: Some(server), lnet: Some(lnet), .. }) => {
+                lean::run(&args.load, server, lnet)?;
+            }
+            // Their checkouts are named.
+            _ => {}
+        }
+    }
+    ensure!(
+        has_run,
+        "no checkout is named: set MORMOT2_DIR, TRANSIT_DIR, or PASCAL_WEB_DIR and LNET_DIR"
+    );
     Ok(())
 }
 
-/// A server that ends when its input does: it gets an input without an end.
+impl Checkouts {
+    /// Returns the variables that a part needs and that are not set.
+    fn missing(&self, part: Part) -> Vec<&'static str> {
+        let needed: &[(&Option<PathBuf>, &str)] = match part {
+            Part::Techempower | Part::Orm => &[(&self.mormot, "MORMOT2_DIR")],
+            Part::Transit => &[(&self.transit, "TRANSIT_DIR")],
+            Part::Lean => &[(&self.pascal_web, "PASCAL_WEB_DIR"), (&self.lnet, "LNET_DIR")],
+        };
+        needed.iter().filter(|(folder, _)| folder.is_none()).map(|(_, name)| *name).collect()
+    }
+}
+
+/// A server that ends when its input does: it gets an input without an end. `command` is a command of
+/// the shell, in which `{port}` is replaced by the port.
 fn with_input(name: &str, role: Role, command: &str) -> (ServerSpec, PathBuf) {
     let command = format!("mkfifo input && exec 3<>input && {command} <&3");
     let shell = Path::new("/bin/sh");

@@ -10,9 +10,11 @@ use crate::http::roster::{Role, ServerSpec, Source, workspace};
 use crate::http::server::Server;
 use crate::http::usage::ProcessUsage;
 use crate::http::wrk::Wrk;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use figures::{Figures, Loaded};
+use serde_json::Value;
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,66 +65,124 @@ pub(crate) struct Args {
     users_seconds: u64,
 }
 
+impl Args {
+    /// Returns the default options with a generated feed of this size, and without virtual users.
+    pub(crate) fn with_scale(scale: f64) -> Self {
+        let connections = vec![16, 50];
+        Self { scale, data: None, rounds: 3, seconds: 5, connections, users: 50, users_seconds: 0 }
+    }
+}
+
 /// Runs the suite and prints its table.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let made = tempfile::tempdir().context("making a folder for the feed")?;
-    let folder = match &args.data {
-        Some(folder) => std::path::absolute(folder)?,
-        None => made.path().to_owned(),
-    };
-    let folder_text = folder.to_str().context("the feed's path is not UTF-8")?;
-    let arguments = ["--data", folder_text, "--port", "{port}"];
-    let peer = Source::Peer { set: "transit", package: "peer-transit" };
-    let ours = Source::Package("transit");
-    let built = build::all(
-        vec![
-            ServerSpec::new("marmota", Role::Ours, ours, &arguments, "examples/transit"),
-            ServerSpec::new("plain", Role::Peer, peer, &arguments, "axum, csv, serde, two maps"),
-        ],
-        false,
-    )?;
-    ensure!(built.len() == 2, "both programs are needed");
-    if args.data.is_none() {
-        eprintln!("making a feed of scale {}", args.scale);
-        let made = Command::new(&built[0].1)
+    let feed = Feed::new(args)?;
+    let plain = ServerSpec::new(
+        "plain",
+        Role::Peer,
+        Source::Peer { set: "transit", package: "peer-transit" },
+        &["--data", feed.folder()?, "--port", "{port}"],
+        "axum, csv, serde, two maps",
+    );
+    let mut programs = vec![feed.marmota()?];
+    programs.extend(build::all(vec![plain], false)?);
+    measure_all(args, &feed, &programs, Answers::InOrder)
+}
+
+/// The feed that all programs load.
+pub(crate) struct Feed {
+    folder: PathBuf,
+    /// The example of Marmota.
+    marmota: PathBuf,
+    /// The folder of a feed that was generated.
+    _generated: Option<tempfile::TempDir>,
+}
+
+impl Feed {
+    /// Builds Marmota's example, and lets it generate a feed unless the caller has one.
+    pub(crate) fn new(args: &Args) -> Result<Self> {
+        let ours = ServerSpec::new("marmota", Role::Ours, Source::Package("transit"), &[], "");
+        let built = build::all(vec![ours], false)?;
+        let (_, marmota) = built.into_iter().next().context("the example is needed")?;
+        if let Some(folder) = &args.data {
+            let folder = std::path::absolute(folder)?;
+            return Ok(Self { folder, marmota, _generated: None });
+        }
+        eprintln!("generating a feed of scale {}", args.scale);
+        let generated = tempfile::tempdir().context("making a folder for the feed")?;
+        let status = Command::new(&marmota)
             .args(["generate", "--scale", &args.scale.to_string(), "--dir"])
-            .arg(&folder)
+            .arg(generated.path())
             .current_dir(workspace())
             .status()?;
-        ensure!(made.success(), "the feed could not be made");
+        ensure!(status.success(), "the feed could not be generated");
+        Ok(Self { folder: generated.path().to_owned(), marmota, _generated: Some(generated) })
     }
-    let routes = routes(&folder)?;
-    let answer_bytes = compare(&built, &routes)?;
+
+    /// Returns the folder of `trips.txt` and `stop_times.txt`.
+    pub(crate) fn folder(&self) -> Result<&str> {
+        self.folder.to_str().context("the feed's path is not UTF-8")
+    }
+
+    /// Returns Marmota's example as a program of the suite.
+    pub(crate) fn marmota(&self) -> Result<(ServerSpec, PathBuf)> {
+        let source = Source::Program(self.marmota.clone());
+        let arguments = ["--data", self.folder()?, "--port", "{port}"];
+        let spec = ServerSpec::new("marmota", Role::Ours, source, &arguments, "examples/transit");
+        Ok((spec, self.marmota.clone()))
+    }
+}
+
+/// What must be equal in the answers of all programs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answers {
+    /// Everything, also the answer to an unknown route.
+    InOrder,
+    /// The trips and their stops, in any order.
+    InAnyOrder,
+}
+
+/// Compares the answers of the programs, measures them, and prints the table. The first program is
+/// Marmota.
+pub(crate) fn measure_all(
+    args: &Args,
+    feed: &Feed,
+    programs: &[(ServerSpec, PathBuf)],
+    answers: Answers,
+) -> Result<()> {
+    ensure!(programs.len() >= 2, "a program to compare with is needed");
+    let routes = routes(&feed.folder)?;
+    let answer_bytes = compare(programs, &routes, answers)?;
     let all_bytes: usize = answer_bytes.iter().flatten().sum();
-    let mean_kb = all_bytes as f64 / (built.len() * routes.len()) as f64 / 1e3;
+    let mean_kb = all_bytes as f64 / (programs.len() * routes.len()) as f64 / 1e3;
 
     let wrk = Wrk::find_or_install(2)?;
     let list: Vec<String> = routes.iter().map(|route| format!("{route:?}")).collect();
     let script = format!("routes = {{{}}}\n{SCRIPT}", list.join(","));
     let script = wrk.add_script("routes.lua", &script)?;
-    let mut figures: Vec<Figures> = built.iter().map(|_| Figures::default()).collect();
+    let mut figures: Vec<Figures> = programs.iter().map(|_| Figures::default()).collect();
     for round in 1..=args.rounds {
-        for ((spec, binary), figures) in built.iter().zip(&mut figures) {
+        for ((spec, binary), figures) in programs.iter().zip(&mut figures) {
             eprintln!("  round {round} of {}: {}", args.rounds, spec.name);
             measure(args, &wrk, &script, spec, binary, figures)
                 .with_context(|| format!("measuring {}", spec.name))?;
         }
     }
     if args.users_seconds > 0 {
-        for (((spec, binary), figures), bytes) in built.iter().zip(&mut figures).zip(answer_bytes) {
+        for (((spec, binary), figures), bytes) in
+            programs.iter().zip(&mut figures).zip(answer_bytes)
+        {
             eprintln!("  {} users of {}", args.users, spec.name);
             let routes: Vec<_> = routes.iter().cloned().zip(bytes).collect();
             measure_users(args, spec, binary, &routes, figures)
                 .with_context(|| format!("the users of {}", spec.name))?;
         }
     }
-    let [ours, plain] = &figures[..] else { unreachable!("two were built") };
+    let named = programs.iter().map(|(spec, _)| spec.name.as_str()).zip(&figures);
     println!(
-        "{} routes, mean answer {:.0} kB, medians of {} rounds\n{}",
+        "{} routes, mean answer {mean_kb:.0} kB, medians of {} rounds\n{}",
         routes.len(),
-        mean_kb,
         args.rounds,
-        figures::table(ours, plain, &args.connections, args.users)
+        figures::table(&named.collect::<Vec<_>>(), &args.connections, args.users)
     );
     Ok(())
 }
@@ -150,29 +210,58 @@ fn routes(folder: &Path) -> Result<Vec<String>> {
     Ok(routes)
 }
 
-/// Checks that both programs' responses to every route, and to an unknown route, are equal. Returns
-/// the lengths of each program's responses to all routes.
-fn compare(built: &[(ServerSpec, PathBuf)], routes: &[String]) -> Result<Vec<Vec<usize>>> {
+/// Checks that the responses of all programs to every route are equal. Returns the lengths of each
+/// program's responses. The programs run one after the other.
+fn compare(
+    programs: &[(ServerSpec, PathBuf)],
+    routes: &[String],
+    answers: Answers,
+) -> Result<Vec<Vec<usize>>> {
     eprintln!("comparing the answers to {} routes", routes.len());
-    let servers: Vec<Server> =
-        built.iter().map(|(spec, binary)| Server::start(spec, binary)).collect::<Result<_>>()?;
-    let mut bytes = vec![Vec::new(); servers.len()];
-    for route in routes.iter().map(String::as_str).chain(["no-such-route"]) {
-        let mut answers = Vec::new();
-        for (server, bytes) in servers.iter().zip(&mut bytes) {
+    let unknown = (answers == Answers::InOrder).then_some("no-such-route");
+    let mut first: Vec<u64> = Vec::new();
+    let mut bytes = Vec::new();
+    for (spec, binary) in programs {
+        let server = Server::start(spec, binary)?;
+        let (mut lengths, mut hashes) = (Vec::new(), Vec::new());
+        for route in routes.iter().map(String::as_str).chain(unknown) {
+            let of = || format!("route {route} of {}", spec.name);
             let url = format!("http://127.0.0.1:{}/schedules/{route}", server.port());
-            let answer = ureq::get(url).call().with_context(|| format!("route {route}"))?;
+            let answer = ureq::get(url).call().with_context(of)?;
             let body = answer.into_body().into_with_config().limit(ANSWER_BYTES_MAX);
-            let text = body.read_to_string().with_context(|| format!("route {route}"))?;
-            bytes.push(text.len());
-            answers.push(serde_json::from_str::<serde_json::Value>(&text)?);
+            let text = body.read_to_string().with_context(of)?;
+            lengths.push(text.len());
+            let mut value: Value = serde_json::from_str(&text).with_context(of)?;
+            if answers == Answers::InAnyOrder {
+                sort_trips(&mut value);
+            }
+            let mut hasher = DefaultHasher::new();
+            value.to_string().hash(&mut hasher);
+            hashes.push(hasher.finish());
         }
-        ensure!(answers[0] == answers[1], "the answers to route {route} differ");
+        server.stop();
+        // The route that does not exist is left out.
+        lengths.truncate(routes.len());
+        bytes.push(lengths);
+        if first.is_empty() {
+            first = hashes;
+        } else if let Some(at) = first.iter().zip(&hashes).position(|(one, other)| one != other) {
+            let route = routes.get(at).map_or("no-such-route", String::as_str);
+            bail!("{}: the answer to route {route} differs from Marmota's", spec.name);
+        }
     }
-    servers.into_iter().for_each(Server::stop);
-    // The route that does not exist is left out.
-    bytes.iter_mut().for_each(|bytes| bytes.truncate(routes.len()));
     Ok(bytes)
+}
+
+/// Sorts the trips of an answer, and the stops of each.
+fn sort_trips(answer: &mut Value) {
+    let Some(trips) = answer.as_array_mut() else { return };
+    for trip in trips.iter_mut() {
+        if let Some(stops) = trip.get_mut("schedules").and_then(Value::as_array_mut) {
+            stops.sort_by_cached_key(Value::to_string);
+        }
+    }
+    trips.sort_by_cached_key(Value::to_string);
 }
 
 /// Loads a program with the virtual users.

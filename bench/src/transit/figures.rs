@@ -1,4 +1,4 @@
-//! The figures of both programs, and the table of their medians.
+//! The figures of the programs, and the table of their medians.
 
 use super::users::UserStats;
 use comfy_table::Table;
@@ -36,19 +36,31 @@ fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Returns the table of both programs with ratios and targets.
-pub(crate) fn table(ours: &Figures, plain: &Figures, connections: &[u32], users: u32) -> String {
+/// Returns the table of all programs, with the ratios of the first one, Marmota, to each other; above
+/// 1 is better. The targets are those compared with the plain program.
+pub(crate) fn table(programs: &[(&str, &Figures)], connections: &[u32], users: u32) -> String {
+    let Some(((ours_name, ours), others)) = programs.split_first() else { return String::new() };
+    let has_targets = others.len() == 1;
     let mut table = Table::new();
     table.load_style(comfy_table::presets::ASCII_MARKDOWN);
-    table.set_header(["", "marmota", "plain", "ratio", "target"]);
+    let mut header = vec!["", ours_name];
+    header.extend(others.iter().flat_map(|(name, _)| [*name, "ratio"]));
+    header.extend(has_targets.then_some("target"));
+    table.set_header(header);
     let mut row = |name: String, of: &dyn Fn(&Figures) -> f64, digits: usize, target: &str| {
-        let (ours, plain) = (of(ours), of(plain));
         let number = |value: f64| format!("{value:.digits$}");
         let is_rate = name.starts_with("requests");
-        let ratio = if is_rate { ours / plain } else { plain / ours };
-        // No ratio if both values are 0.
-        let ratio = if ratio.is_finite() { format!("{ratio:.2}") } else { String::new() };
-        table.add_row([name, number(ours), number(plain), ratio, target.to_owned()]);
+        let own = of(ours);
+        let mut cells = vec![name, number(own)];
+        for (_, other) in others {
+            let other = of(other);
+            let ratio = if is_rate { own / other } else { other / own };
+            // No ratio if both values are 0.
+            let ratio = if ratio.is_finite() { format!("{ratio:.2}") } else { String::new() };
+            cells.extend([number(other), ratio]);
+        }
+        cells.extend(has_targets.then(|| target.to_owned()));
+        table.add_row(cells);
     };
     row("start to listening, s".into(), &|f| median(f.load_s.clone()), 3, "≥ 4");
     row("CPU until then, s".into(), &|f| median(f.load_cpu_s.clone()), 2, "");
@@ -86,12 +98,13 @@ mod tests {
                 .into(),
             ..Figures::default()
         };
-        let table = table(&figures(0.5, 300.0), &figures(2.0, 100.0), &[16], 50);
+        let (ours, plain, other) = (figures(0.5, 300.0), figures(2.0, 100.0), figures(1.0, 600.0));
+        let table = table(&[("marmota", &ours), ("plain", &plain), ("other", &other)], &[16], 50);
         let cells = |name: &str| -> Vec<String> {
             let row = table.lines().find(|line| line.contains(name)).unwrap();
             row.split('|').map(|cell| cell.trim().to_owned()).collect()
         };
-        assert_eq!(cells("listening")[2..5], ["0.500", "2.000", "4.00"]);
-        assert_eq!(cells("requests per second")[2..5], ["300", "100", "3.00"]);
+        assert_eq!(cells("listening")[2..7], ["0.500", "2.000", "4.00", "1.000", "2.00"]);
+        assert_eq!(cells("requests per second")[2..7], ["300", "100", "3.00", "600", "0.50"]);
     }
 }
