@@ -9,6 +9,8 @@
 //! context  = "@now" | "@today" | "@user.id" | "@user.name"
 //! ```
 //!
+//! `key_in(text)` is the key in a text `TABLE/KEY`, if TABLE is the one that the reference refers to.
+//!
 //! The store evaluates expressions itself, so all engines have the same results.
 
 mod arithmetic;
@@ -40,7 +42,7 @@ impl Expression {
     /// [`ErrorKind::Invalid`] with the place in the text; or because the values of the expression
     /// are not of the field's kind.
     pub(crate) fn parse(schema: &Schema, field: &Field, text: &str) -> Result<Self> {
-        let (node, form) = parser::parse(schema, text)?;
+        let (node, form) = parser::parse(schema, field, text)?;
         let node = fit(node, form, &field.kind).ok_or_else(|| {
             let message = format!(
                 "the expression {:?} is {}, and the field is {}",
@@ -68,6 +70,17 @@ impl Expression {
             _ => None,
         };
         parts.iter().filter_map(field).collect()
+    }
+
+    /// Returns the text field of `key_in(text)`.
+    pub(crate) fn text_of_key_in(&self) -> Option<usize> {
+        match &self.node {
+            Node::KeyIn(text, _) => match **text {
+                Node::Field(position) => Some(position),
+                _ => None,
+            },
+            _ => None,
+        }
     }
 
     /// Returns true for the expression `null`.
@@ -105,7 +118,9 @@ fn fit(node: Node, form: Form, kind: &Kind) -> Option<Node> {
         kind => Form::Of(kind.form()),
     };
     match form {
-        Form::Caller if [Form::INT, Form::UUID, Form::TEXT].contains(&wanted) => Some(node),
+        Form::Caller | Form::Key if [Form::INT, Form::UUID, Form::TEXT].contains(&wanted) => {
+            Some(node)
+        }
         Form::Null => Some(node),
         form if form == wanted => Some(node),
         Form::INT if wanted == Form::FLOAT => Some(node),

@@ -1,6 +1,7 @@
 //! Prepared schemas: checked, with an index of names, JSON keys and compiled rules. A table is made
 //! when a schema is registered; engines, REST and clients share it.
 
+mod any_reference;
 mod check;
 mod compiled_rule;
 mod composite_key;
@@ -17,6 +18,7 @@ mod sanitize;
 mod shape;
 mod view;
 
+pub(crate) use any_reference::text_of_key;
 pub(crate) use json_member::JsonMember;
 pub use prepared::Table;
 pub use relation::{LinkedTables, RELATION_STEPS_MAX, RelationStep, ResolvedRelation};

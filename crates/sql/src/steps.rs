@@ -133,12 +133,13 @@ impl TableSteps<'_> {
     /// table that it refers to.
     pub fn change_action(
         &mut self,
-        field: &Field,
+        position: usize,
         there: (OnDelete, &str),
         statements: Vec<String>,
     ) {
         let from = format!("{} when `{}` is deleted", there.0.name(), there.1);
-        let (column, to) = (field.name.to_string(), field.on_delete.name().to_owned());
+        let column = self.table.fields()[position].name.to_string();
+        let to = self.table.action_of_database(position).name().to_owned();
         let change = TableChange::ChangeColumn { column, from, to };
         self.step(change, StepEffect::Safe, statements);
     }

@@ -44,8 +44,8 @@ pub use event_loops::{budgets, event_loop};
 
 pub use harness::subject::{AddModels, Declared, Served, Subject};
 pub use queries::{
-    filters, grouping, json_paths, pages, places, ranking, related, related_groups, related_orders,
-    relations, search, streams, vectors,
+    any_references, filters, grouping, json_paths, pages, places, ranking, related, related_groups,
+    related_orders, relations, search, streams, vectors,
 };
 pub use rows::{
     composite_keys, composite_references, computed_fields, conflicts, default_expressions, fields,
@@ -80,6 +80,7 @@ macro_rules! conformance {
                 }
             }
 
+            $crate::any_references_promises!();
             $crate::background_promises!();
             $crate::batches_promises!();
             $crate::before_hooks_promises!();

@@ -118,10 +118,9 @@ impl Comparison<'_> {
 
     /// Replaces a reference by one with the field's action.
     fn change_action(&mut self, position: usize, there: &LayoutReference) {
-        let field = &self.steps.table.fields()[position];
         let mut sql = self.steps.alter(&self.drop_reference(&there.name));
         sql.extend(self.reference_sql(position));
-        self.steps.change_action(field, (there.on_delete, &there.to), sql);
+        self.steps.change_action(position, (there.on_delete, &there.to), sql);
     }
 
     fn compare(&mut self, run: &mut Preparing<'_>, layout: &Layout) -> Result<()> {
@@ -168,12 +167,13 @@ impl Comparison<'_> {
             let field = &self.steps.table.fields()[position];
             let Kind::Reference { table: to, .. } = &field.kind else { continue };
             let there = columns[position].and_then(|column| layout.reference(&column.name, to));
+            let wanted = self.steps.table.action_of_database(position);
             match there {
                 None => self.add_reference(position),
                 Some(there)
-                    if there.on_delete != field.on_delete
+                    if there.on_delete != wanted
                         && (there.name == reference_name(self.steps.table, field)
-                            || field.on_delete != OnDelete::Restrict) =>
+                            || wanted != OnDelete::Restrict) =>
                 {
                     self.change_action(position, there);
                 }

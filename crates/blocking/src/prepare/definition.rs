@@ -146,6 +146,6 @@ pub(super) fn reference(table: &Table, position: usize, key: &str) -> Option<Str
         name(table, position),
         quoted(to),
         key,
-        on_delete(field.on_delete)
+        on_delete(table.action_of_database(position))
     ))
 }

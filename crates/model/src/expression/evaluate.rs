@@ -69,6 +69,13 @@ pub(super) fn evaluate<'r>(
                 false => Value::Text(key_text(&parts)),
             }
         }
+        Node::KeyIn(inner, table) => match evaluate(inner, row, context)? {
+            Value::Text(text) => match text.split_once('/') {
+                Some((name, key)) if name == &**table => Value::Text(key.to_owned()),
+                _ => Value::Null,
+            },
+            value => null_or_fault(value)?,
+        },
         Node::Negate(inner) => match evaluate(inner, row, context)? {
             Value::Null => Value::Null,
             value => negate(&value)?,
@@ -89,10 +96,10 @@ pub(super) fn to_kind(value: Value, kind: &Kind) -> Result<Value, Fault> {
     match (value, kind.form()) {
         (Value::Int(value), ValueForm::Float) => Ok(Value::Float(value as f64)),
         (Value::Int(value), ValueForm::Currency) => to_currency(value),
-        // The caller's key is known as a text.
+        // The caller's key, and that in a text.
         (Value::Text(key), ValueForm::Int | ValueForm::Uuid) => {
             let parsed = text::parse(kind, &key).map(|value| value.to_value());
-            parsed.map_err(|what| format!("is the caller's key, which is not {what}"))
+            parsed.map_err(|what| format!("is a key which is not {what}"))
         }
         (value, _) => Ok(value),
     }

@@ -9,6 +9,8 @@ pub(super) enum Form {
     Null,
     /// The caller's key, which has the form of the field.
     Caller,
+    /// The key of a row, which has the form of the field.
+    Key,
     Of(ValueForm),
 }
 
@@ -25,6 +27,7 @@ impl Form {
         match self {
             Self::Null => "null",
             Self::Caller => "the key of the caller",
+            Self::Key => "the key of a row",
             Self::Of(form) => match form {
                 ValueForm::Bool => "boolean",
                 ValueForm::Int => "integer",
@@ -71,6 +74,8 @@ pub(super) enum Node {
     Coalesce(Vec<Node>),
     /// The text of a composite key, of fields.
     Key(Vec<Node>),
+    /// The key in the text of a field, `TABLE/KEY`, if it names this table.
+    KeyIn(Box<Node>, Box<str>),
     Negate(Box<Node>),
     Binary(Operator, Box<[Node; 2]>),
 }
@@ -114,6 +119,7 @@ impl Node {
             Self::OfText(_, inner)
             | Self::Length(inner)
             | Self::ToText(inner)
+            | Self::KeyIn(inner, _)
             | Self::Negate(inner) => {
                 inner.each(visit);
             }

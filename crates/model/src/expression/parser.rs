@@ -17,12 +17,12 @@ const TOKEN_CHARS_MAX: usize = 256;
 
 /// The names of functions, for errors.
 const FUNCTIONS: &str =
-    "coalesce, key, length, lower, slug, text, token, trim, upper, uuid_v4 and uuid_v7";
+    "coalesce, key, key_in, length, lower, slug, text, token, trim, upper, uuid_v4 and uuid_v7";
 
 type Typed = (Node, Form);
 
-/// Parses an expression over the fields of a schema.
-pub(super) fn parse(schema: &Schema, text: &str) -> Result<Typed> {
+/// Parses the expression of a field, over the fields of its schema.
+pub(super) fn parse(schema: &Schema, field: &Field, text: &str) -> Result<Typed> {
     if text.len() > EXPRESSION_BYTES_MAX {
         let message = format!(
             "the expression {:?} has {} bytes; at most {EXPRESSION_BYTES_MAX} are allowed",
@@ -31,7 +31,8 @@ pub(super) fn parse(schema: &Schema, text: &str) -> Result<Typed> {
         );
         return Err(Error::new(ErrorKind::Invalid, message));
     }
-    let mut parser = Parser { schema, cursor: Cursor::new("expression", text, None), terms: 0 };
+    let cursor = Cursor::new("expression", text, None);
+    let mut parser = Parser { schema, target: &field.kind, cursor, terms: 0 };
     let parsed = parser.sum(0)?;
     match parser.cursor.rest() {
         "" => Ok(parsed),
@@ -41,6 +42,8 @@ pub(super) fn parse(schema: &Schema, text: &str) -> Result<Typed> {
 
 struct Parser<'a> {
     schema: &'a Schema,
+    /// The kind of the field whose expression it is.
+    target: &'a Kind,
     cursor: Cursor<'a, 'static>,
     terms: usize,
 }
@@ -248,6 +251,18 @@ impl<'a> Parser<'a> {
                 let parts = arguments.into_iter().map(|(node, _)| node).collect();
                 Ok((Node::Key(parts), Form::TEXT))
             }
+            "key_in" => match (<[Typed; 1]>::try_from(arguments), self.target) {
+                (Ok([(text @ Node::Field(_), Form::TEXT)]), Kind::Reference { table, .. }) => {
+                    Ok((Node::KeyIn(Box::new(text), (&**table).into()), Form::Key))
+                }
+                (Ok(_), Kind::Reference { .. }) => Err(self.cursor.error(&count("a text field"))),
+                (Ok(_), _) => {
+                    let what = "has `key_in`, which only references have: it is the key of a row \
+                                of their table";
+                    Err(self.cursor.error(what))
+                }
+                (Err(_), _) => Err(self.cursor.error(&count("a text field"))),
+            },
             "uuid_v4" | "uuid_v7" if !arguments.is_empty() => {
                 Err(self.cursor.error(&count("no arguments")))
             }

@@ -124,7 +124,7 @@ fn errors_state_the_place_and_the_way_out() {
         (Kind::Currency, "price * 9223372036854775807", "is out of range"),
         (Kind::Date, "day + 9999999999", "is out of range"),
         (Kind::Float, "1.0 / 0.0", "divides by zero"),
-        (Kind::Uuid, "@user.id", "the caller's key, which is not a UUID"),
+        (Kind::Uuid, "@user.id", "a key which is not a UUID"),
         (Kind::I64, &deep, "nests too deep"),
         (Kind::I64, &wide, "more than 100 values"),
         (Kind::I64, &long, "at most 2000"),

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
+use crate::table::text_of_key;
 use crate::{FieldValue, Key, Kind, Model, Scratch, Uuid, ValueRef};
 
 /// The key of a row of another model.
@@ -60,6 +61,22 @@ impl<M: Model> PartialEq for Ref<M> {
 }
 
 impl<M: Model> Eq for Ref<M> {}
+
+/// The table and the key, `issue/17`: the text for [`key_in`](crate::Field::computed), and the end of the
+/// row's URL in REST.
+///
+/// ```no_run
+/// # use marmota_model::{Model, Ref};
+/// # fn example<Issue: Model<Key = i64>>() {
+/// // "issue/17" for the table `issue`.
+/// let subject: String = Ref::<Issue>::new(17).to_string();
+/// # }
+/// ```
+impl<M: Model> fmt::Display for Ref<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", M::TABLE, text_of_key(self.0.borrow()))
+    }
+}
 
 impl<M: Model> fmt::Debug for Ref<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use regex::Regex;
 
+use super::any_reference::check_text;
 use crate::schema::text::literal_value;
 use crate::schema::{Broken, check_kind};
 use crate::value::excerpt::excerpt_of;
@@ -38,6 +39,10 @@ pub(crate) enum CompiledRule {
         class: CharacterClass,
         min: usize,
         max: usize,
+    },
+    /// The text names a row for one of these references, which are computed of it.
+    AnyReference {
+        references: Vec<Field>,
     },
     Check {
         name: &'static str,
@@ -154,6 +159,12 @@ impl CompiledRule {
                 _ => Ok(()),
             },
             Self::Count { class, min, max } => check_count(value, *class, *min, *max),
+            Self::AnyReference { references } => match value {
+                ValueRef::Text(text) => {
+                    check_text(references, text).map_err(|message| ("reference", message))
+                }
+                _ => Ok(()),
+            },
             Self::Check { name, check } => check(value).map_err(|message| (*name, message)),
         }
     }

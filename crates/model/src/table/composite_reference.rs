@@ -71,7 +71,7 @@ impl Table {
     /// the other references that are computed of these.
     #[must_use]
     pub fn nulled_with(&self, reference: usize) -> FieldSet {
-        let only = FieldSet::EMPTY.with(reference);
+        let only = self.nulled_with_text(reference);
         if !self.is_made(reference) {
             return only;
         }
@@ -89,6 +89,10 @@ impl Table {
             let names: Vec<&str> = keys.iter().map(|&at| &*target.fields()[at].name).collect();
             names.join(", ")
         };
+        if self.text_of_reference(reference).is_some() && !keys.is_empty() {
+            let why = "whose key consists of several fields, and `key_in` takes keys of one field";
+            return Some(why.to_owned());
+        }
         if parts.is_empty() && !keys.is_empty() {
             return Some(format!(
                 "whose key consists of {}: compute the reference of the fields with these values, \

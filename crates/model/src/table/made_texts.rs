@@ -25,7 +25,8 @@ impl MadeTexts {
         for (position, expression) in &expressions.computed {
             // A description of tables has no expressions, since the caller may not see their fields.
             let is_reference = matches!(schema.fields[*position].kind, Kind::Reference { .. });
-            if !is_reference || expression.is_null() {
+            let is_in_text = expression.text_of_key_in().is_some();
+            if !is_reference || is_in_text || expression.is_null() {
                 continue;
             }
             let parts = expression.parts_of_key();
@@ -47,7 +48,7 @@ fn check(schema: &Schema, position: usize, parts: &[usize]) -> Result<(), &'stat
     if parts.is_empty() {
         return Err(
             "a reference is computed only by `key(a, b)`, of the fields with the values of \
-                    a composite key",
+                    a composite key, or by `key_in(text)`",
         );
     }
     let once = |(at, part): (usize, &usize)| !parts[..at].contains(part);

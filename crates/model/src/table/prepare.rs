@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::any_reference::AnyReferences;
 use super::compiled_rule::CompiledRule;
 use super::composite_key;
 use super::expressions::Expressions;
@@ -47,6 +48,8 @@ impl Table {
         let expressions = Expressions::of(&schema)?;
         let made = MadeTexts::of(&schema, &expressions)
             .map_err(|(field, why)| refuse(&schema, Some(&schema.fields[field]), why))?;
+        let any_references = AnyReferences::of(&schema, &expressions)
+            .map_err(|(field, why)| refuse(&schema, Some(&schema.fields[field]), why))?;
         let mut table = Self {
             positions: HashMap::new(),
             json_members: Vec::with_capacity(schema.fields.len()),
@@ -55,6 +58,7 @@ impl Table {
             defaults: Vec::with_capacity(schema.fields.len()),
             expressions: Arc::new(expressions),
             made,
+            any_references,
             key_kind,
             all: FieldSet::first(schema.fields.len()),
             read_by_default: FieldSet::EMPTY,
@@ -135,9 +139,13 @@ impl Table {
                 })?),
             };
             self.defaults.push(default);
-            for rule in CompiledRule::of_field(field)
-                .map_err(|why| refuse(&self.schema, Some(field), &why))?
-            {
+            let mut rules = CompiledRule::of_field(field)
+                .map_err(|why| refuse(&self.schema, Some(field), &why))?;
+            let targets: Vec<Field> = self.references_of_text(position).cloned().collect();
+            if !targets.is_empty() {
+                rules.push(CompiledRule::AnyReference { references: targets });
+            }
+            for rule in rules {
                 if !rule.holds_by_type(field) {
                     self.typed_rules.push(self.rules.len());
                 }

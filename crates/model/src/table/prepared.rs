@@ -4,6 +4,7 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::any_reference::AnyReferences;
 use super::compiled_rule::CompiledRule;
 use super::expressions::Expressions;
 use super::made_texts::MadeTexts;
@@ -41,6 +42,7 @@ pub struct Table {
     pub(super) defaults: Vec<Option<Value>>,
     pub(super) expressions: Arc<Expressions>,
     pub(super) made: MadeTexts,
+    pub(super) any_references: AnyReferences,
     pub(super) key_kind: KeyKind,
     pub(super) all: FieldSet,
     pub(super) read_by_default: FieldSet,

@@ -69,6 +69,13 @@ promises!(before_hooks: ; by transactions:
     rules_on_rows_apply_to_the_changed_row,
     the_history_and_the_feed_have_the_changed_row,
 );
+promises!(any_references: ; by transactions:
+    a_text_leads_to_a_row_of_any_table,
+    writes_of_the_text_change_the_row,
+    links_write_the_text,
+    queries_follow_the_references,
+    a_row_named_by_a_text_stays,
+);
 promises!(composite_references:
     a_reference_that_does_not_fit_is_refused,
 ; by transactions:

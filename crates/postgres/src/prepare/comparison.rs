@@ -106,10 +106,9 @@ impl Comparison<'_> {
 
     /// Replaces a reference by one with the field's action.
     fn change_action(&mut self, position: usize, there: &LayoutReference) {
-        let field = &self.steps.table.fields()[position];
         let mut sql = self.steps.alter(&format!("DROP CONSTRAINT {}", quoted(&there.name)));
         sql.extend(definition::add_reference(self.steps.table, position));
-        self.steps.change_action(field, (there.on_delete, &there.to), sql);
+        self.steps.change_action(position, (there.on_delete, &there.to), sql);
     }
 
     fn compare(&mut self, run: &mut Preparing<'_>, layout: &Layout) -> Result<()> {
@@ -171,12 +170,12 @@ impl Comparison<'_> {
             if !matches!(field.kind, Kind::Reference { .. }) {
                 continue;
             }
+            let wanted = self.steps.table.action_of_database(position);
             match layout.reference(self.steps.table, position) {
                 None => self.add_reference(position),
                 // A table of another program keeps the actions that it has.
                 Some(there)
-                    if there.on_delete != field.on_delete
-                        && (is_own || field.on_delete != OnDelete::Restrict) =>
+                    if there.on_delete != wanted && (is_own || wanted != OnDelete::Restrict) =>
                 {
                     self.change_action(position, there);
                 }

@@ -95,6 +95,6 @@ pub(super) fn add_reference(table: &Table, position: usize) -> Option<String> {
         quoted(&constraint),
         columns.join(","),
         quoted(to),
-        on_delete(field.on_delete)
+        on_delete(table.action_of_database(position))
     ))
 }

@@ -189,7 +189,8 @@ impl Linked {
             let Some(operation) = operation_of(&violations[at].value) else { continue };
             let made = self.made(table, LinkAt::Field(position), operation)?;
             violations.remove(at);
-            if let Some(&part) = table.parts(position).iter().find(|&&at| !row[at].is_absent()) {
+            let others = table.reference_fields(position).into_iter().filter(|&at| at != position);
+            if let Some(part) = others.into_iter().find(|&at| !row[at].is_absent()) {
                 let message = format!("is set by the reference `{}`: leave it out", field.name);
                 let broken = violation(&table.fields()[part], row[part], "reference", message);
                 return Err(Error::invalid(vec![broken]).into());
@@ -214,11 +215,12 @@ fn put_key<'a>(
     row: &mut [ValueRef<'a>],
     scratch: &'a Scratch,
 ) {
-    if !table.is_made(position) {
+    let fields = table.reference_fields(position);
+    if fields == [position] {
         row[position] = key;
         return;
     }
-    for (&part, value) in table.parts(position).iter().zip(table.part_values(position, key)) {
+    for (part, value) in fields.into_iter().zip(table.reference_values(position, key)) {
         row[part] = match value {
             Value::Text(text) => ValueRef::Text(scratch.text(&text)),
             Value::Int(number) => ValueRef::Int(number),

@@ -234,8 +234,8 @@ impl Nested {
             }
         }
         for (field, key) in &referred {
-            let given = table.parts(*field).iter().map(|&part| &*table.fields()[part].name);
-            if let Some(name) = given.clone().find(|name| seen.contains(name)) {
+            if let Some(name) = determining(table, *field).skip(1).find(|name| seen.contains(name))
+            {
                 let of = &table.fields()[*field].name;
                 let message = format!("is set by the row in `{of}`; leave the field out");
                 return Err(refused(&inner_place(name), message));

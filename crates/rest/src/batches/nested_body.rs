@@ -100,12 +100,14 @@ impl Parent {
             }
             Self::Key(key) => key,
         };
-        if !table.is_made(reference) {
+        let fields = table.reference_fields(reference);
+        if fields == [reference] {
             return Ok(vec![(name(reference), key.clone())]);
         }
-        let text: Cow<'_, str> = serde_json::from_str(key).unwrap_or_default();
-        let values = table.part_values(reference, ValueRef::Text(&text));
-        let written = table.parts(reference).iter().zip(values).map(|(&part, value)| {
+        // The text of a key that is a number is its digits.
+        let text: Cow<'_, str> = serde_json::from_str(key).unwrap_or(Cow::Borrowed(key));
+        let values = table.reference_values(reference, ValueRef::Text(&text));
+        let written = fields.into_iter().zip(values).map(|(part, value)| {
             if value == Value::Null {
                 return Err(refused(place, format!("{key} is not the key of a row")));
             }
@@ -119,8 +121,8 @@ impl Parent {
 
 /// The names of the members that determine a reference: its own, and those that it is computed of.
 pub(super) fn determining(table: &Table, reference: usize) -> impl Iterator<Item = &str> {
-    let parts = table.parts(reference).iter();
-    std::iter::once(reference).chain(parts.copied()).map(|field| &*table.fields()[field].name)
+    let others = table.reference_fields(reference).into_iter().filter(move |&at| at != reference);
+    std::iter::once(reference).chain(others).map(|field| &*table.fields()[field].name)
 }
 
 /// A row in the body.

@@ -3,6 +3,7 @@
 
 mod accept;
 #[cfg(feature = "auth")]
+mod any_references;
 mod auth;
 #[cfg(feature = "auth")]
 mod authentication;

@@ -3,7 +3,7 @@
 //! Steps are in the order in which they can be executed: renames, changes of columns, new columns,
 //! NULLs, dropped columns, indexes.
 
-use marmota_model::{Collation, Field, Index, KeyKind, Kind, OnDelete, Table, Timestamp, ValueRef};
+use marmota_model::{Collation, Index, KeyKind, Kind, OnDelete, Table, Timestamp, ValueRef};
 use marmota_sql::{TableSteps, added_indexes, has_same_filter, index_name, is_implicit, quoted};
 use marmota_store::plan::{PlanStep, StepEffect, TableChange};
 
@@ -193,7 +193,8 @@ impl Comparison<'_> {
             let field = &table.fields()[position];
             let Kind::Reference { table: to, .. } = &field.kind else { continue };
             let name = field.name.to_string();
-            let is_kept = !layout.strict && field.on_delete == OnDelete::Restrict;
+            let wanted = table.action_of_database(position);
+            let is_kept = !layout.strict && wanted == OnDelete::Restrict;
             match layout
                 .made_reference(table, position)
                 .filter(|one| one.to.eq_ignore_ascii_case(to))
@@ -202,9 +203,9 @@ impl Comparison<'_> {
                     let from = format!("does not refer to `{to}`");
                     changes.push((name, from, format!("a reference to `{to}`")));
                 }
-                Some(there) if there.action != field.on_delete && !is_kept => {
+                Some(there) if there.action != wanted && !is_kept => {
                     let from = format!("{} when `{to}` is deleted", there.action.name());
-                    changes.push((name, from, field.on_delete.name().to_owned()));
+                    changes.push((name, from, wanted.name().to_owned()));
                 }
                 Some(_) => {}
             }
@@ -243,7 +244,7 @@ impl Comparison<'_> {
             return Ok(None);
         }
         let field = &self.steps.table.fields()[position];
-        let Some((from, to)) = self.difference(connection, layout, field, column)? else {
+        let Some((from, to)) = self.difference(connection, layout, position, column)? else {
             return Ok(None);
         };
         let way_out = "give the field another name (it is added as a new column, and you can copy \
@@ -303,9 +304,10 @@ impl Comparison<'_> {
         &self,
         connection: &mut Connection,
         layout: &Layout,
-        field: &Field,
+        position: usize,
         column: &LayoutColumn,
     ) -> Result<Option<(String, String)>, Failure> {
+        let field = &self.steps.table.fields()[position];
         let wanted = sql_type(&field.kind);
         if column.affinity() != wanted && !column.takes_like_numeric(field) {
             let declared = match &*column.declared {
@@ -323,7 +325,7 @@ impl Comparison<'_> {
             return Ok(Some((format!("compares texts as {collation}"), format!("as {wanted}"))));
         }
         if let Kind::Reference { table: to, .. } = &field.kind {
-            let wanted = field.on_delete;
+            let wanted = self.steps.table.action_of_database(position);
             match layout.reference(&column.name) {
                 Some((there, action)) if there.eq_ignore_ascii_case(to) => {
                     // A table of another program keeps the actions that it has.

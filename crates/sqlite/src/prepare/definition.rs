@@ -1,6 +1,6 @@
 //! The structure that a model needs, as SQL: its table, its columns, its indexes.
 
-use marmota_model::{Field, Index, KeyKind, Kind, Table};
+use marmota_model::{Index, KeyKind, Kind, Table};
 use marmota_sql::{index_columns, index_filter_sql, index_name, on_delete, quoted};
 
 use crate::sql_words::{sql_collation, sql_literal, sql_type};
@@ -38,15 +38,15 @@ pub(super) fn made_references(table: &Table) -> impl Iterator<Item = usize> {
 pub(super) fn foreign_key(table: &Table, position: usize) -> String {
     let parts: Vec<String> =
         table.parts(position).iter().map(|&at| quoted(&table.fields()[at].name)).collect();
-    format!("FOREIGN KEY ({}){}", parts.join(","), references(&table.fields()[position]))
+    format!("FOREIGN KEY ({}){}", parts.join(","), references(table, position))
 }
 
 /// Returns ` REFERENCES …` for a field that is a reference. It is to the other table's key, and
 /// checked at the end of each statement, so that rows that refer to each other can be deleted together.
-fn references(field: &Field) -> String {
-    match &field.kind {
+fn references(table: &Table, position: usize) -> String {
+    match &table.fields()[position].kind {
         Kind::Reference { table: to, .. } => {
-            format!(" REFERENCES {}{}", quoted(to), on_delete(field.on_delete))
+            format!(" REFERENCES {}{}", quoted(to), on_delete(table.action_of_database(position)))
         }
         _ => String::new(),
     }
@@ -80,7 +80,7 @@ pub(super) fn column(
         sql.push_str(" DEFAULT ");
         sql.push_str(&default);
     }
-    sql.push_str(&references(field));
+    sql.push_str(&references(table, position));
     sql
 }
 

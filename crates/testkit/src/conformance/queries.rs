@@ -1,5 +1,6 @@
 //! Promises about reads: filters, pages, and search.
 
+pub mod any_references;
 pub mod filters;
 pub mod grouping;
 pub mod json_paths;

@@ -170,6 +170,9 @@ pub(super) fn of_field(table: &Table, position: usize, field: &Field) -> Value {
     for rule in &*field.rules {
         add_rule(&mut schema, rule);
     }
+    if let Some(pattern) = pattern_of_text(table, position) {
+        add_pattern(&mut schema, &pattern);
+    }
     let is_limited = ["pattern", "format", "anyOf"].iter().any(|word| schema.get(word).is_some());
     if matches!(field.kind, Kind::Text { .. }) && !is_limited {
         schema["pattern"] = json!(WITHOUT_NUL);
@@ -395,6 +398,22 @@ fn add_rule(schema: &mut Value, rule: &Rule) {
         // Custom checks cannot be expressed: violations are reported by the error.
         _ => {}
     }
+}
+
+/// Returns the pattern of a text that names rows of several tables; `None` for other fields, and if the
+/// caller may not see one of the references.
+fn pattern_of_text(table: &Table, text: usize) -> Option<String> {
+    let references: Vec<&Field> = table.references_of_text(text).collect();
+    let is_seen = |field: &&Field| table.position(&field.name).is_ok();
+    let tables: Vec<&str> = references
+        .iter()
+        .filter_map(|field| match &field.kind {
+            Kind::Reference { table, .. } => Some(&**table),
+            _ => None,
+        })
+        .collect();
+    let is_described = !tables.is_empty() && references.iter().all(is_seen);
+    is_described.then(|| format!("^(?:{})/", tables.join("|")))
 }
 
 /// Adds a pattern to those that the schema has.

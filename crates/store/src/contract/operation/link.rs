@@ -5,7 +5,7 @@
 
 use marmota_model::rule::violation;
 use marmota_model::{
-    Error, ErrorKind, KeyKind, Kind, Result, Table, Uuid, Value, ValueRef, Violation, key_text,
+    Error, ErrorKind, KeyKind, Kind, Result, Table, Uuid, Value, ValueRef, Violation,
 };
 
 use super::outcome::{Keys, Outcome};
@@ -47,7 +47,7 @@ pub enum LinkAt {
     /// The key of the row that it writes to.
     Key,
     /// The value of the field with this index, which refers to the insert's table. If it is computed
-    /// of other fields ([`Table::parts`]), these get the values of the key.
+    /// of other fields ([`Table::reference_fields`]), these get the values.
     Field(usize),
 }
 
@@ -135,7 +135,7 @@ impl LinkAt {
     /// the table does not have.
     fn fields(self, table: &Table) -> Vec<usize> {
         match self {
-            Self::Field(field) if field < table.fields().len() => table.columns_of(field),
+            Self::Field(field) if field < table.fields().len() => table.reference_fields(field),
             Self::Field(_) | Self::Key => Vec::new(),
         }
     }
@@ -265,10 +265,7 @@ impl Write {
                 LinkAt::Field(field),
                 Self::Insert { table, row, .. } | Self::Update { table, row, .. },
             ) => {
-                let values = match table.is_made(field) {
-                    true => table.part_values(field, made.as_ref()),
-                    false => vec![made.clone()],
-                };
+                let values = table.reference_values(field, made.as_ref());
                 for (field, value) in at.fields(table).into_iter().zip(values) {
                     if let Some(place) = row.get_mut(field) {
                         *place = value;
@@ -292,11 +289,9 @@ impl Write {
         for (link, made) in links.iter().zip(keys) {
             let LinkAt::Field(field) = link.at else { continue };
             let columns = link.at.fields(table);
-            let parts: Vec<ValueRef<'_>> = columns.iter().map(|&column| values[column]).collect();
-            let is_same = match table.is_made(field) {
-                true => made.as_ref() == ValueRef::Text(&key_text(&parts)),
-                false => made.as_ref() == values[field],
-            };
+            let wanted = table.reference_values(field, made.as_ref());
+            let mut both = columns.iter().zip(&wanted);
+            let is_same = both.all(|(&column, wanted)| values[column] == wanted.as_ref());
             if !is_same {
                 let message = "refers to a row whose key has other values than another reference of \
                                the row";
