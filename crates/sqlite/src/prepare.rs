@@ -3,12 +3,14 @@
 //!
 //! `layout.rs` reads the structure of a file, `definition.rs` has the structure that a model needs,
 //! `comparison.rs` makes the steps between the two, and `rebuild.rs` those without a statement in
-//! SQLite. `existing.rs` describes the tables of another program.
+//! SQLite. `existing.rs` describes the tables of another program, `page_size.rs` sets the size of a
+//! new file's pages.
 
 mod comparison;
 mod definition;
 mod existing;
 mod layout;
+mod page_size;
 mod rebuild;
 
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use marmota_store::plan::{Destructive, Plan, PlanStep, TableChange};
 
 pub(crate) use self::existing::structure;
 use self::layout::Layout;
+pub(crate) use self::page_size::fit_pages;
 use crate::executor::Executor;
 use crate::fault;
 use crate::ffi::{Connection, Failure, code};

@@ -31,3 +31,4 @@ mod slow_disk;
 mod small_disk;
 mod statistics;
 mod transactions;
+mod vectors;
