@@ -206,7 +206,9 @@ impl Engine for Sqlite {
         destructive: &Destructive,
     ) -> Result<Plan> {
         let place = location_name(&self.0.location);
+        let is_encrypted = self.0.is_encrypted();
         let migrate = |executor: &mut Executor| {
+            crate::prepare::fit_pages(executor, tables, is_encrypted)?;
             crate::prepare::migrate(executor, tables, version, destructive, &place)
         };
         self.0.with_executor(|executor| {

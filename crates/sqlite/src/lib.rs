@@ -27,6 +27,7 @@ mod fault;
 mod ffi;
 mod file;
 mod prepare;
+mod schema_objects;
 mod session;
 mod sql_words;
 mod statement;

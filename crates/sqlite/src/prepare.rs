@@ -3,12 +3,14 @@
 //!
 //! `layout.rs` reads the structure of a file, `definition.rs` has the structure that a model needs,
 //! `comparison.rs` makes the steps between the two, and `rebuild.rs` those without a statement in
-//! SQLite. `existing.rs` describes the tables of another program.
+//! SQLite. `existing.rs` describes the tables of another program, `page_size.rs` sets the size of a
+//! new file's pages.
 
 mod comparison;
 mod definition;
 mod existing;
 mod layout;
+mod page_size;
 mod rebuild;
 
 use std::sync::Arc;
@@ -18,9 +20,11 @@ use marmota_store::plan::{Destructive, Plan, PlanStep, TableChange};
 
 pub(crate) use self::existing::structure;
 use self::layout::Layout;
+pub(crate) use self::page_size::fit_pages;
 use crate::executor::Executor;
 use crate::fault;
 use crate::ffi::{Connection, Failure, code};
+use crate::schema_objects::SchemaObjects;
 use crate::statement::search_index;
 
 /// Returns the plan for the tables without changing anything.
@@ -31,14 +35,17 @@ pub(crate) fn plan(
     place: &str,
 ) -> Result<Plan> {
     executor.begin_unchecked()?;
-    let plan = make_plan(&mut executor.connection, tables, version, place, true);
+    let mut objects = SchemaObjects::default();
+    let connection = (&mut executor.connection, &mut objects);
+    let plan = make_plan(connection, tables, version, place, true);
     executor.roll_back();
     plan
 }
 
 /// Returns true if a table with this name exists.
 pub(crate) fn has(executor: &mut Executor, table: &Table) -> Result<bool> {
-    let layout = Layout::of(&mut executor.connection, table.name());
+    let mut objects = SchemaObjects::default();
+    let layout = Layout::of(&mut executor.connection, &mut objects, table.name());
     layout.map(|layout| layout.is_some()).map_err(|failure| fault::of(&failure))
 }
 
@@ -74,26 +81,28 @@ fn in_transaction(
     may_rebuild: bool,
 ) -> Result<Option<Plan>> {
     executor.begin()?;
-    let done =
-        make_plan(&mut executor.connection, tables, version, place, false).and_then(|plan| {
-            plan.check(destructive)?;
-            let rebuilds = plan.to_do(destructive).any(|step| rebuild::is_one(&step.statements));
-            if rebuilds && !may_rebuild {
-                return Ok(None);
-            }
-            for step in plan.to_do(destructive) {
-                carry_out(&mut executor.connection, step)?;
-            }
-            for table in tables {
-                search_index::prepare(&mut executor.connection, table)
-                    .map_err(|failure| fault::of(&failure))?;
-            }
-            if rebuilds {
-                check_references(&mut executor.connection)?;
-            }
-            raise_version(&mut executor.connection, version)?;
-            Ok(Some(plan))
-        });
+    let mut objects = SchemaObjects::default();
+    let connection = (&mut executor.connection, &mut objects);
+    let done = make_plan(connection, tables, version, place, false).and_then(|plan| {
+        plan.check(destructive)?;
+        let rebuilds = plan.to_do(destructive).any(|step| rebuild::is_one(&step.statements));
+        if rebuilds && !may_rebuild {
+            return Ok(None);
+        }
+        for step in plan.to_do(destructive) {
+            carry_out(&mut executor.connection, step)?;
+            objects.forget();
+        }
+        for table in tables {
+            search_index::prepare(&mut executor.connection, &mut objects, table)
+                .map_err(|failure| fault::of(&failure))?;
+        }
+        if rebuilds {
+            check_references(&mut executor.connection)?;
+        }
+        raise_version(&mut executor.connection, version)?;
+        Ok(Some(plan))
+    });
     match &done {
         Ok(Some(_)) => executor.commit()?,
         _ => executor.roll_back(),
@@ -110,7 +119,7 @@ fn set_checks(executor: &mut Executor, on: bool) -> Result<()> {
 }
 
 fn make_plan(
-    connection: &mut Connection,
+    (connection, objects): (&mut Connection, &mut SchemaObjects),
     tables: &[Arc<Table>],
     version: u32,
     place: &str,
@@ -120,14 +129,16 @@ fn make_plan(
     let mut steps = Vec::new();
     for table in tables {
         // Triggers that name other columns would make the steps fail.
-        let search =
-            search_index::step(connection, table).map_err(|failure| fault::of(&failure))?;
+        let search = search_index::step(connection, objects, table)
+            .map_err(|failure| fault::of(&failure))?;
         let names = |name: &str| tables.iter().any(|other| other.name().eq_ignore_ascii_case(name));
-        comparison::compare(connection, table, &names, counts, &mut steps).map_err(|failure| {
-            let error = fault::of(&failure);
-            let message = format!("table `{}`: {}", table.name(), error.message());
-            Error::new(error.kind(), message).with_source(error)
-        })?;
+        comparison::compare((connection, objects), table, &names, counts, &mut steps).map_err(
+            |failure| {
+                let error = fault::of(&failure);
+                let message = format!("table `{}`: {}", table.name(), error.message());
+                Error::new(error.kind(), message).with_source(error)
+            },
+        )?;
         steps.extend(search);
     }
     Ok(Plan { steps })

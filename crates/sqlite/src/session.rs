@@ -14,6 +14,7 @@ pub(crate) mod logged_file;
 mod long;
 pub(crate) mod offloaded;
 pub(crate) mod shared;
+mod shared_reads;
 pub(crate) mod wait;
 
 use std::sync::Arc;
@@ -34,6 +35,7 @@ use crate::executor::read_budget::Ended;
 use crate::fault::busy;
 use crate::session::offloaded::{OffloadedOperation, OnConnection};
 use crate::session::shared::{Reader, Shared};
+use crate::session::shared_reads::SharedReads;
 use crate::session::wait::{Member, Wait};
 use marmota_store::tables::KnownTables;
 
@@ -51,6 +53,8 @@ pub(crate) struct SqliteSession {
     tables: KnownTables,
     /// The actor of the next writes, if changes are recorded.
     actor: Option<Arc<str>>,
+    /// Reads by key of one call, which share a snapshot.
+    shared_reads: Option<SharedReads>,
 }
 
 /// The state of an operation after an attempt.
@@ -79,6 +83,7 @@ impl SqliteSession {
             waiting: InFlight::new(),
             tables,
             actor: None,
+            shared_reads: None,
         }
     }
 
@@ -200,6 +205,9 @@ impl SqliteSession {
         sink: &mut dyn RowSink,
         outcome: &mut Outcome,
     ) -> Attempt {
+        if self.shared_reads.is_some() {
+            self.share_or_end(operation);
+        }
         let reader = match &self.reader {
             Some(reader) => reader,
             None => match self.shared.take_reader(false) {
@@ -530,6 +538,10 @@ impl Session for SqliteSession {
             }
             None => Poll::Ready(Err(refusal::not_waiting())),
         }
+    }
+
+    fn share_snapshot(&mut self, is_shared: bool) {
+        self.set_shared(is_shared);
     }
 
     fn set_actor(&mut self, actor: Option<&Arc<str>>) {

@@ -145,6 +145,14 @@ impl Connection {
         self.watch = Some(watch);
     }
 
+    /// Makes the next statement begin a snapshot, which stays until the transaction is rolled back.
+    /// Returns false in a transaction.
+    pub(crate) fn begin_snapshot(&mut self) -> bool {
+        // SAFETY: the connection is open, and no statement of it is being stepped, since that would
+        // borrow it.
+        unsafe { raw::marmota_hold(self.db.as_ptr()) != 0 }
+    }
+
     /// Starts a budget for the next statement. If it is used up, the snapshot is kept (see
     /// [`Self::take_interrupted`]).
     #[inline]

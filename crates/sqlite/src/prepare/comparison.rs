@@ -11,6 +11,7 @@ use super::definition::{self, create_index};
 use super::layout::{Layout, LayoutColumn};
 use super::rebuild::{self, Conversion};
 use crate::ffi::{Connection, Failure};
+use crate::schema_objects::SchemaObjects;
 use crate::sql_words::{sql_literal, sql_type};
 use crate::statement::column::read;
 use crate::statement::key::stored;
@@ -18,17 +19,17 @@ use crate::statement::key::stored;
 /// Makes the steps for one table. `is_model` returns true for the names of models; `counts`
 /// requests the number of values that are kept.
 pub(super) fn compare(
-    connection: &mut Connection,
+    (connection, objects): (&mut Connection, &mut SchemaObjects),
     table: &Table,
     is_model: &dyn Fn(&str) -> bool,
     counts: bool,
     steps: &mut Vec<PlanStep>,
 ) -> Result<(), Failure> {
     let mut there = table.name().to_owned();
-    let mut layout = Layout::of(connection, &there)?;
+    let mut layout = Layout::of(connection, objects, &there)?;
     let was = table.schema().was.as_deref();
     if let (None, Some(was)) = (&layout, was.filter(|was| !is_model(was))) {
-        layout = Layout::of(connection, was)?;
+        layout = Layout::of(connection, objects, was)?;
         was.clone_into(&mut there);
     }
     let steps = TableSteps { table, there, steps };

@@ -10,6 +10,7 @@ use marmota_store::rights::OWN_PREFIX;
 
 use super::layout::{Layout, LayoutColumn};
 use crate::ffi::{Connection, Failure};
+use crate::schema_objects::SchemaObjects;
 use crate::sql_words::sql_literal;
 
 /// A date, a time or both, as SQLite's functions write them. No such text looks like a number.
@@ -23,9 +24,9 @@ pub(crate) fn structure(connection: &mut Connection) -> Result<Vec<ExistingTable
                AND name NOT LIKE 'sqlite#_%' ESCAPE '#' ORDER BY name";
     connection.query(sql, |row| names.push(text(row.at(0).bytes())))?;
     names.retain(|name| !name.starts_with(OWN_PREFIX) && !name.contains(':'));
-    let mut tables = Vec::with_capacity(names.len());
+    let (mut tables, mut objects) = (Vec::with_capacity(names.len()), SchemaObjects::default());
     for name in names {
-        if let Some(layout) = Layout::of(connection, &name)? {
+        if let Some(layout) = Layout::of(connection, &mut objects, &name)? {
             tables.push(table(connection, name, layout)?);
         }
     }

@@ -1,6 +1,7 @@
 //! The structure of a table in the database, as reported by SQLite's PRAGMAs.
 
 use crate::ffi::{Connection, Failure, QUERY_COLUMNS, Row};
+use crate::schema_objects::{Objects, SchemaObjects};
 use crate::sql_words::{sql_literal, sql_type};
 use marmota_model::{Field, Kind, OnDelete, Rule, Table, ValueRef};
 use marmota_sql::{condition_of, on_delete_of, quoted};
@@ -57,26 +58,21 @@ pub(super) struct LayoutIndex {
 
 impl Layout {
     /// Returns the table `name`, or `None` if it does not exist.
-    pub(super) fn of(connection: &mut Connection, name: &str) -> Result<Option<Self>, Failure> {
+    pub(super) fn of(
+        connection: &mut Connection,
+        objects: &mut SchemaObjects,
+        name: &str,
+    ) -> Result<Option<Self>, Failure> {
+        let objects = objects.read(connection)?;
+        let Some((listed, sql)) = objects.table(name) else { return Ok(None) };
+        let mut layout = Self {
+            is_table: listed.is_table,
+            without_rowid: listed.without_rowid,
+            strict: listed.strict,
+            sql: sql.to_owned(),
+            ..Self::default()
+        };
         let name = sql_literal(ValueRef::Text(name));
-        let mut layout: Option<Self> = None;
-        // A join of the list of all tables with the schema would make an index of the list for each
-        // table.
-        let sql = format!(
-            "SELECT list.type, list.wr, list.strict, \
-             (SELECT sql FROM main.sqlite_schema WHERE name=list.name) \
-             FROM pragma_table_list({name}) AS list WHERE list.schema='main'"
-        );
-        connection.query(&sql, |row| {
-            layout = Some(Self {
-                is_table: row.at(0).bytes() == b"table",
-                without_rowid: row.at(1).int() != 0,
-                strict: row.at(2).int() != 0,
-                sql: text(row, 3),
-                ..Self::default()
-            });
-        })?;
-        let Some(mut layout) = layout else { return Ok(None) };
         let sql = format!(
             "SELECT name, type, \"notnull\", dflt_value, pk, hidden \
              FROM pragma_table_xinfo({name}) ORDER BY cid"
@@ -105,14 +101,18 @@ impl Layout {
                 last.columns.push(text(row, 0));
             }
         })?;
-        layout.read_indexes(connection, &name)?;
+        layout.read_indexes(connection, objects, &name)?;
         Ok(Some(layout))
     }
 
-    fn read_indexes(&mut self, connection: &mut Connection, name: &str) -> Result<(), Failure> {
+    fn read_indexes(
+        &mut self,
+        connection: &mut Connection,
+        objects: &Objects,
+        name: &str,
+    ) -> Result<(), Failure> {
         let sql = format!(
-            "SELECT list.name, list.\"unique\", list.partial, info.name, \
-             (SELECT sql FROM sqlite_schema WHERE type='index' AND name=list.name) \
+            "SELECT list.name, list.\"unique\", list.partial, info.name \
              FROM pragma_index_list({name}) AS list, pragma_index_info(list.name) AS info \
              ORDER BY list.name, info.seqno"
         );
@@ -121,8 +121,8 @@ impl Layout {
             let name = text(row, 0);
             if indexes.last().is_none_or(|last: &LayoutIndex| last.name != name) {
                 let condition = (row.at(2).int() != 0).then(|| {
-                    let sql = text(row, 4);
-                    condition_of(&sql).map_or_else(|| sql.clone(), str::to_owned)
+                    let sql = objects.index_sql(&name);
+                    condition_of(sql).unwrap_or(sql).to_owned()
                 });
                 let unique = row.at(1).int() != 0;
                 indexes.push(LayoutIndex { name, unique, columns: Vec::new(), condition });

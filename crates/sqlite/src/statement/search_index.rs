@@ -13,7 +13,8 @@ use marmota_sql::quoted;
 use marmota_store::plan::{PlanStep, StepEffect, TableChange};
 
 use crate::ffi::{Connection, Failure};
-use crate::sql_words::{sql_literal, sql_type};
+use crate::schema_objects::{SchemaObject, SchemaObjects};
+use crate::sql_words::sql_type;
 
 /// Returns the tokenizer of a table, which must match `marmota_model::Words`.
 const fn tokenizer(language: Option<SearchLanguage>) -> &'static str {
@@ -140,9 +141,14 @@ fn wanted(table: &Table) -> Vec<(String, String)> {
 /// Creates the index of a table if a part of it is missing or was made for other fields, and fills
 /// it from the rows. Normally the plan has already done this; but a recreated table has lost its
 /// triggers.
-pub(crate) fn prepare(connection: &mut Connection, table: &Table) -> Result<(), Failure> {
-    drop_renamed(connection, table)?;
-    let Some(step) = step(connection, table)? else { return Ok(()) };
+pub(crate) fn prepare(
+    connection: &mut Connection,
+    objects: &mut SchemaObjects,
+    table: &Table,
+) -> Result<(), Failure> {
+    drop_renamed(connection, objects, table)?;
+    let Some(step) = step(connection, objects, table)? else { return Ok(()) };
+    objects.forget();
     step.statements.iter().try_for_each(|sql| connection.execute(sql))
 }
 
@@ -150,29 +156,24 @@ pub(crate) fn prepare(connection: &mut Connection, table: &Table) -> Result<(), 
 /// of an outdated index are dropped at once: its triggers would make earlier steps fail.
 pub(crate) fn step(
     connection: &mut Connection,
+    objects: &mut SchemaObjects,
     table: &Table,
 ) -> Result<Option<PlanStep>, Failure> {
     let wanted = wanted(table);
-    let mut there: Vec<(String, String)> = Vec::new();
-    let mut kinds: Vec<String> = Vec::new();
-    let list = ["search:", "search_keys:", "search_insert:", "search_update:", "search_delete:"]
-        .map(|start| {
-            sql_literal(marmota_model::ValueRef::Text(&format!("{start}{}", table.name())))
-        })
-        .join(",");
-    let sql = format!("SELECT name, sql, type FROM sqlite_schema WHERE name IN ({list})");
-    connection.query(&sql, |row| {
-        let text = |at| String::from_utf8_lossy(row.at(at).bytes()).into_owned();
-        there.push((text(0), text(1)));
-        kinds.push(text(2));
-    })?;
-    if there.len() == wanted.len() && wanted.iter().all(|one| there.contains(one)) {
+    let names = ["search", "search_keys", "search_insert", "search_update", "search_delete"]
+        .map(|start| format!("{start}:{}", table.name()));
+    let there = objects.read(connection)?.named(&names);
+    let has = |(name, sql): &(String, String)| {
+        there.iter().any(|one| one.name == *name && one.sql == *sql)
+    };
+    if there.len() == wanted.len() && wanted.iter().all(has) {
         return Ok(None);
     }
+    objects.forget();
     let mut statements = Vec::new();
     // Triggers first, since they write to the tables.
     for of_triggers in [true, false] {
-        for ((name, _), kind) in there.iter().zip(&kinds) {
+        for SchemaObject { name, kind, .. } in &there {
             if (kind == "trigger") == of_triggers {
                 let what = if of_triggers { "TRIGGER" } else { "TABLE" };
                 let sql = format!("DROP {what} IF EXISTS {}", quoted(name));
@@ -195,20 +196,21 @@ pub(crate) fn step(
 }
 
 /// Drops the index that the table had under another name; its triggers were kept by the rename.
-fn drop_renamed(connection: &mut Connection, table: &Table) -> Result<(), Failure> {
-    let name = sql_literal(marmota_model::ValueRef::Text(table.name()));
-    let mut triggers: Vec<String> = Vec::new();
-    let sql = format!(
-        "SELECT name FROM sqlite_schema WHERE type='trigger' AND name GLOB 'search_*:*' \
-         AND tbl_name={name} COLLATE NOCASE"
-    );
-    connection.query(&sql, |row| {
-        triggers.push(String::from_utf8_lossy(row.at(0).bytes()).into_owned());
-    })?;
+fn drop_renamed(
+    connection: &mut Connection,
+    objects: &mut SchemaObjects,
+    table: &Table,
+) -> Result<(), Failure> {
+    let triggers = objects.read(connection)?.triggers_of(table.name());
+    let triggers: Vec<String> = triggers
+        .filter(|name| name.starts_with("search_") && name.contains(':'))
+        .map(str::to_owned)
+        .collect();
     for trigger in &triggers {
         let Some((_, of)) = trigger.split_once(':').filter(|(_, of)| *of != table.name()) else {
             continue;
         };
+        objects.forget();
         connection.execute(&format!("DROP TRIGGER {}", quoted(trigger)))?;
         for kind in ["search", "search_keys"] {
             let name = quoted(&format!("{kind}:{of}"));
@@ -245,6 +247,7 @@ fn filling(table: &Table) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sql_words::sql_literal;
     use marmota_model::Words;
     use proptest::prelude::*;
 

@@ -25,8 +25,10 @@ mod processes;
 mod queries;
 mod rebuild;
 mod refusals;
+mod shared_reads;
 mod slow_disk;
 #[path = "../../../memory/tests/it/small_disk.rs"]
 mod small_disk;
 mod statistics;
 mod transactions;
+mod vectors;

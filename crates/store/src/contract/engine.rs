@@ -599,6 +599,13 @@ pub trait Session: Send {
         Err(Error::new(ErrorKind::Unsupported, "this engine does not lend tables"))
     }
 
+    /// Called with true before several reads by key that one call makes, and with false after them: the
+    /// session may read all of them from one snapshot, made after the first call. By default it does
+    /// not.
+    fn share_snapshot(&mut self, is_shared: bool) {
+        let _ = is_shared;
+    }
+
     /// Sets the actor of the operations that are submitted after it, for the change feed. Called
     /// only if the engine records changes.
     fn set_actor(&mut self, actor: Option<&Arc<str>>) {

@@ -407,6 +407,12 @@ impl Session for DatabasesSession {
         }
     }
 
+    fn share_snapshot(&mut self, is_shared: bool) {
+        for session in self.sessions.iter_mut().flatten() {
+            session.share_snapshot(is_shared);
+        }
+    }
+
     fn poll(
         &mut self,
         ticket: Ticket,

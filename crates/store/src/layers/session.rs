@@ -12,8 +12,8 @@ use std::task::{Context, Poll};
 
 use marmota_model::{Result, RowSink};
 
-pub(crate) use self::pool::Sessions;
 use self::pool::note_end;
+pub(crate) use self::pool::{Sessions, SharedSnapshot};
 use crate::contract::durability::Durability;
 use crate::contract::engine::{Submitted, Ticket};
 use crate::contract::operation::{Operation, Outcome};

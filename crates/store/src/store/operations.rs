@@ -18,7 +18,7 @@ use crate::contract::operation::{Operation, Outcome};
 use crate::layers::fallback::is_left_to_store;
 use crate::layers::handle::HandleContext;
 use crate::layers::layer::Layer;
-use crate::layers::session::SessionState;
+use crate::layers::session::{SessionState, SharedSnapshot};
 use crate::layers::stack::StackState;
 use crate::runtime::block_on::{blocking, park_until};
 
@@ -95,7 +95,7 @@ impl Store {
                 std::mem::forget(state);
                 done.map(|()| Progress::Done)
             }
-            Poll::Pending => Ok(Progress::Pending(Pending(PendingState::Layered(state)))),
+            Poll::Pending => Ok(Progress::Pending(Pending(PendingState::Layered(Box::new(state))))),
         }
     }
 
@@ -172,7 +172,7 @@ impl Store {
     pub fn cancel(&self, pending: Pending) {
         match pending.0 {
             PendingState::Plain(state) => self.core.layers.sessions().cancel(&self.handle, state),
-            PendingState::Layered(state) => self.core.layers.stack.cancel(&self.handle, state),
+            PendingState::Layered(state) => self.core.layers.stack.cancel(&self.handle, *state),
         }
     }
 
@@ -202,6 +202,13 @@ impl Store {
         let mut outcome = Outcome::default();
         self.run_into(None, operation, sink, &mut outcome)?;
         Ok(outcome)
+    }
+
+    /// Lets the reads by key of this thread share a snapshot, until the result is dropped: those of
+    /// one call, between which the thread does nothing else. Returns `None` in a transaction, which
+    /// has a snapshot or locks of its own.
+    pub(crate) fn share_snapshot(&self) -> Option<SharedSnapshot<'_>> {
+        self.core.layers.sessions().share_snapshot(&self.handle.place)
     }
 
     /// [`Store::run`] without layers: without hooks, history, rights and expressions.

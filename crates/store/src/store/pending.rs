@@ -14,7 +14,7 @@ pub(super) enum PendingState {
     /// In a session, to which it was submitted directly.
     Plain(SessionState),
     /// Below the layers.
-    Layered(StackState),
+    Layered(Box<StackState>),
 }
 
 /// The state of an operation after [`Store::submit`](crate::Store::submit).

@@ -12,20 +12,16 @@ use crate::runtime::block_on::park_until;
 /// Several actions that are executed concurrently, made by [`all`].
 #[must_use = "actions do nothing until they are awaited or run"]
 pub struct All<'s, V: Verb> {
-    slots: Vec<Slot<'s, V>>,
+    actions: Vec<Action<'s, V>>,
+    /// The results so far, one for each action that has begun.
+    results: Vec<Option<V::Output>>,
     /// The number of actions, from the first on, that are done.
     done: usize,
-    has_begun: bool,
-}
-
-enum Slot<'s, V: Verb> {
-    Waiting(Action<'s, V>),
-    Done(V::Output),
-    Taken,
 }
 
 /// Executes actions concurrently: over a network they share packets and one wait. The actions must
-/// not depend on each other, and are executed in any order.
+/// not depend on each other, and are executed in any order. Reads by key that need not wait may share
+/// a snapshot, which SQLite begins once for all of them.
 ///
 /// The results have the order of the actions. The first error of any action ends the call and
 /// cancels the actions that wait.
@@ -46,8 +42,7 @@ enum Slot<'s, V: Verb> {
 /// # Ok::<(), marmota_model::Error>(())
 /// ```
 pub fn all<'s, V: Verb>(actions: impl IntoIterator<Item = Action<'s, V>>) -> All<'s, V> {
-    let slots = actions.into_iter().map(Slot::Waiting).collect();
-    All { slots, done: 0, has_begun: false }
+    All { actions: actions.into_iter().collect(), results: Vec::new(), done: 0 }
 }
 
 impl<V: Verb> All<'_, V>
@@ -63,20 +58,6 @@ where
     }
 }
 
-impl<V: Verb> Slot<'_, V> {
-    /// Returns true once the action is done.
-    fn poll(&mut self, context: &mut Context<'_>) -> Result<bool> {
-        let Self::Waiting(action) = self else { return Ok(true) };
-        match Pin::new(action).poll(context)? {
-            Poll::Ready(output) => {
-                *self = Self::Done(output);
-                Ok(true)
-            }
-            Poll::Pending => Ok(false),
-        }
-    }
-}
-
 impl<V: Verb> Future for All<'_, V>
 where
     V::Output: Unpin,
@@ -84,24 +65,36 @@ where
     type Output = Result<Vec<V::Output>>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        if !std::mem::replace(&mut this.has_begun, true) {
-            for slot in &mut this.slots {
-                slot.poll(context)?;
+        let Self { actions, results, done } = self.get_mut();
+        if results.len() < actions.len() {
+            results.reserve_exact(actions.len());
+            let _shared = match &**actions {
+                [first, _, ..] => first.store.share_snapshot(),
+                _ => None,
+            };
+            for action in actions.iter_mut().skip(results.len()) {
+                results.push(result(Pin::new(action).poll(context))?);
             }
         }
         // Nothing is returned before the first action has ended. Its waker wakes this task, so the
         // others need not be polled in the meantime.
-        while let Some(slot) = this.slots.get_mut(this.done) {
-            if !slot.poll(context)? {
+        for (action, known) in actions.iter_mut().zip(&mut *results).skip(*done) {
+            if known.is_none() {
+                *known = result(Pin::new(action).poll(context))?;
+            }
+            if known.is_none() {
                 return Poll::Pending;
             }
-            this.done += 1;
+            *done += 1;
         }
-        let taken = |slot: &mut Slot<'_, V>| match std::mem::replace(slot, Slot::Taken) {
-            Slot::Done(output) => Some(output),
-            _ => None,
-        };
-        Poll::Ready(Ok(this.slots.iter_mut().filter_map(taken).collect()))
+        Poll::Ready(Ok(std::mem::take(results).into_iter().flatten().collect()))
+    }
+}
+
+/// Returns the result of an action, or `None` if it waits.
+fn result<T>(polled: Poll<Result<T>>) -> Result<Option<T>> {
+    match polled {
+        Poll::Ready(done) => done.map(Some),
+        Poll::Pending => Ok(None),
     }
 }

@@ -197,6 +197,23 @@ impl Sessions {
         })
     }
 
+    /// Lets the reads by key of this thread share a snapshot, until the result is dropped. Returns
+    /// `None` in a transaction, and if the store executes nothing.
+    pub(crate) fn share_snapshot(&self, place: &Place) -> Option<SharedSnapshot<'_>> {
+        if matches!(place, Place::Transaction(_)) {
+            return None;
+        }
+        let slot = slot_number();
+        self.set_shared(slot, true).ok().map(|()| SharedSnapshot { sessions: self, slot })
+    }
+
+    fn set_shared(&self, slot: usize, is_shared: bool) -> Result<()> {
+        self.with_session(&Place::Thread, slot, is_shared, |session| {
+            session.share_snapshot(is_shared);
+            Ok(())
+        })
+    }
+
     /// Like [`Self::submit_to`], with the actor that the change feed names.
     pub(super) fn submit_as(
         &self,
@@ -247,6 +264,19 @@ impl Sessions {
             error.message()
         );
         Error::new(ErrorKind::Busy, message).with_source(error)
+    }
+}
+
+/// Reads by key that share a snapshot, until it is dropped.
+pub(crate) struct SharedSnapshot<'s> {
+    sessions: &'s Sessions,
+    slot: usize,
+}
+
+impl Drop for SharedSnapshot<'_> {
+    fn drop(&mut self) {
+        // Within a row callback of the store nothing was shared.
+        let _ = self.sessions.set_shared(self.slot, false);
     }
 }
 
