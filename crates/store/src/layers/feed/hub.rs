@@ -624,7 +624,7 @@ mod tests {
             while !hub.locked.lock().wakes_for_missing {
                 std::thread::yield_now();
             }
-            commit(&hub, 4);
+            commit(hub, 4);
             assert!(matches!(keeper.join(), Ok(KeeperWork::Fetch(2))));
         });
         assert!(start.elapsed() < Duration::from_secs(30));
