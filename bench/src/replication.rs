@@ -1,5 +1,7 @@
 //! The cost of replication: the same writes on SQLite without it, with it, and with Litestream if
-//! that is installed; and the time of a restore, compared with copying the file.
+//! that is installed; the time of a restore, compared with copying the file; and the lag of a replica.
+
+mod lag;
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -33,6 +35,15 @@ pub(crate) struct Args {
     /// The program of Litestream; without it, the column is empty.
     #[arg(long, default_value = "litestream")]
     litestream: String,
+    /// Measure only the lag of a replica.
+    #[arg(long)]
+    lag: bool,
+    /// The interval in which the replica looks for segments, in milliseconds.
+    #[arg(long, default_value_t = 500)]
+    replica_poll_ms: u64,
+    /// The time within which the primary copies a commit, in milliseconds.
+    #[arg(long, default_value_t = 1_000)]
+    window_ms: u64,
 }
 
 const MEASURES: [(&str, Measure); 3] = [
@@ -60,6 +71,13 @@ struct Figures {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    let interval = lag::Interval {
+        window: Duration::from_millis(args.window_ms),
+        poll: Duration::from_millis(args.replica_poll_ms),
+    };
+    if args.lag {
+        return lag::print(interval, Duration::from_secs(args.seconds));
+    }
     let mut table = TextTable::new();
     table.load_style(presets::ASCII_MARKDOWN);
     table.set_header([
@@ -110,7 +128,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
     }
     println!("{table}");
-    restore(args)
+    restore(args)?;
+    lag::print(interval, Duration::from_secs(args.seconds))
 }
 
 /// Measures on a new database; `None` if the copier is missing.

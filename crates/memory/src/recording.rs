@@ -11,7 +11,6 @@ use smallvec::smallvec;
 
 use crate::catalog::locked_tables::LockedTables;
 use crate::table::table_rows::Values;
-use crate::write::row_write::insert_row;
 use crate::write::undo_log::{Undo, UndoLog};
 
 /// A commit whose row is in the table of commits.
@@ -21,6 +20,7 @@ pub(crate) struct NumberedCommit {
     at: Timestamp,
     /// A copy of the changes, if the feed has readers.
     changes: Option<Vec<u8>>,
+    is_reported: bool,
 }
 
 impl NumberedCommit {
@@ -44,19 +44,33 @@ impl NumberedCommit {
         }
         let at = Timestamp::now();
         let table = locked.catalog.find(recorder.table())?;
-        let row = insert_row(locked, log, table, &recorder.row(at, &encoded), false)?;
+        let rows = locked.rows_mut(table)?;
+        // It refers to no other row.
+        let row = rows.insert(&recorder.row(at, &encoded))?;
+        let number = rows.pages.int(row, recorder.table().key());
+        log.inserted(table, row);
         let changes = recorder.for_readers(&encoded);
         buffer.reuse(encoded);
-        let number = locked.rows(table)?.pages.value(row, recorder.table().key()).as_int();
-        let number = number.and_then(|number| NonZeroU64::new(u64::try_from(number).ok()?));
+        let number = u64::try_from(number).ok().and_then(NonZeroU64::new);
         let number =
             number.ok_or_else(|| Error::new(ErrorKind::Bug, "a commit was given no number"))?;
-        Ok(Some(Self { number, at, changes }))
+        Ok(Some(Self { number, at, changes, is_reported: false }))
     }
 
-    /// Reports the commit.
+    /// Reports the commit of an engine without a log while the table of commits is locked, so in
+    /// order, unless the feed has readers.
+    pub(crate) fn report_in_order(&mut self, recorder: &ChangeRecorder) {
+        if self.changes.is_none() {
+            recorder.committed_in_order(self.number.get());
+            self.is_reported = true;
+        }
+    }
+
+    /// Reports the commit, if it was not reported in order.
     pub(crate) fn report(self, recorder: &ChangeRecorder) {
-        recorder.committed(self.number.get(), self.at, self.changes);
+        if !self.is_reported {
+            recorder.committed(self.number.get(), self.at, self.changes);
+        }
     }
 }
 
@@ -120,12 +134,19 @@ fn record_once(
     locked: &LockedTables<'_>,
     buffer: &mut ChangeBuffer,
 ) -> Result<()> {
-    for step in steps {
-        let (table, row) = step.place();
+    for run in steps.chunk_by(|one, next| one.place().0 == next.place().0) {
+        let (table, _) = run[0].place();
         let Some(known) = recorder.of(&locked.slot(table).table) else { continue };
-        match step {
-            Undo::Remove { old, .. } => buffer.deleted(known, &borrowed(old)),
-            _ => buffer.inserted(known, &current(locked, table, row)?),
+        let pages = &locked.rows(table)?.pages;
+        for step in run {
+            match step {
+                Undo::Remove { old, .. } => buffer.deleted(known, &borrowed(old)),
+                Undo::Insert { row, .. } | Undo::Update { row, .. } => {
+                    let row = pages.row(*row);
+                    let values = pages.layout.columns.iter();
+                    buffer.inserted_from(known, values.map(|column| row.value_in_place(column)));
+                }
+            }
         }
     }
     Ok(())

@@ -455,13 +455,18 @@ fn keep(
         Some(recorder) => NumberedCommit::insert(recorder, changes, log, locked),
         None => Ok(None),
     });
-    let committed = numbered.and_then(|numbered| {
+    let committed = numbered.and_then(|mut numbered| {
         let position = match shared.journal.get() {
             Some(journal) => {
                 journal::write_changes(record.payload(), log, locked)?;
                 Some(journal.append(record, numbered.as_ref().map(|commit| commit.number))?)
             }
-            None => None,
+            None => {
+                if let (Some(commit), Some(recorder)) = (&mut numbered, shared.recorder.get()) {
+                    commit.report_in_order(recorder);
+                }
+                None
+            }
         };
         Ok(Committed { position, numbered })
     });

@@ -3,7 +3,7 @@
 
 use serde::de::IgnoredAny;
 
-use super::reader::{BinaryReader, broken, put_bytes, put_int, put_unsigned};
+use super::reader::{BinaryReader, broken, put_unsigned};
 use crate::{Currency, Date, Result, Time, Timestamp, Uuid, Value, ValueRef};
 
 const ABSENT: u8 = 0;
@@ -57,14 +57,38 @@ pub fn put_value(out: &mut Vec<u8>, value: ValueRef<'_>) {
     }
 }
 
+/// Appends a kind and an integer. Both are put together first, because each `push` looks whether the
+/// vector is full.
+#[inline]
 fn put_number(out: &mut Vec<u8>, kind: u8, value: i64) {
-    out.push(kind);
-    put_int(out, value);
+    put_head(out, kind, (value << 1 ^ value >> 63) as u64);
 }
 
+#[inline]
 fn put_run(out: &mut Vec<u8>, kind: u8, bytes: &[u8]) {
-    out.push(kind);
-    put_bytes(out, bytes);
+    out.reserve(1 + VARINT_MAX + bytes.len());
+    put_head(out, kind, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// The most bytes of an integer of variable length.
+const VARINT_MAX: usize = 10;
+
+#[inline]
+fn put_head(out: &mut Vec<u8>, kind: u8, mut number: u64) {
+    if number < 0x80 {
+        out.extend_from_slice(&[kind, number as u8]);
+        return;
+    }
+    let (mut bytes, mut length) = ([0; 1 + VARINT_MAX], 1);
+    bytes[0] = kind;
+    while number >= 0x80 {
+        bytes[length] = number as u8 | 0x80;
+        number >>= 7;
+        length += 1;
+    }
+    bytes[length] = number as u8;
+    out.extend_from_slice(&bytes[..=length]);
 }
 
 /// Appends the values of a row, without their number.

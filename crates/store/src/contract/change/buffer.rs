@@ -81,6 +81,20 @@ impl ChangeBuffer {
         self.row(table, row);
     }
 
+    /// Adds an inserted row whose values are lent one after the other, one for each field of the
+    /// table: without a list of them.
+    #[inline]
+    pub fn inserted_from<'v>(
+        &mut self,
+        table: &RecordedTable,
+        values: impl Iterator<Item = ValueRef<'v>>,
+    ) {
+        self.begin(INSERT, table);
+        for (place, value) in values.enumerate() {
+            put_value(&mut self.bytes, table.kept(place, value));
+        }
+    }
+
     /// Adds an updated row, if a value has changed. Both rows have a value for each field of the
     /// table.
     pub fn updated(
@@ -181,15 +195,23 @@ impl ChangeBuffer {
         }
     }
 
+    #[inline]
     fn begin(&mut self, kind: u8, table: &RecordedTable) {
-        if self.actor.as_deref() != self.written_actor.as_deref() {
-            self.bytes.push(ACTOR);
-            put_bytes(&mut self.bytes, self.actor.as_deref().unwrap_or_default().as_bytes());
-            self.written_actor.clone_from(&self.actor);
+        if (self.actor.is_some() || self.written_actor.is_some())
+            && self.actor.as_deref() != self.written_actor.as_deref()
+        {
+            self.put_actor();
         }
         self.changes += 1;
         self.bytes.push(kind);
         put_unsigned(&mut self.bytes, u64::from(table.number()));
+    }
+
+    #[cold]
+    fn put_actor(&mut self) {
+        self.bytes.push(ACTOR);
+        put_bytes(&mut self.bytes, self.actor.as_deref().unwrap_or_default().as_bytes());
+        self.written_actor.clone_from(&self.actor);
     }
 
     fn row(&mut self, table: &RecordedTable, row: &[ValueRef<'_>]) {

@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -30,9 +30,11 @@ const RECENT_BYTES_MAX: usize = 16 << 20;
 pub(crate) struct ChangeHub {
     /// The identity of the feed.
     feed: u64,
-    state: Mutex<HubState>,
+    locked: Mutex<HubState>,
     /// True if there are readers. It changes with the state.
     has_readers: AtomicBool,
+    /// The number up to which commits were reported in order. [`Self::state`] publishes them.
+    in_order: AtomicU64,
     /// Wakes the keeper.
     work: Condvar,
     /// True if the database numbers the commits of several programs.
@@ -57,6 +59,8 @@ struct HubState {
     early: BTreeMap<u64, Option<Arc<StoredCommit>>>,
     /// Own commits after one that was not published yet, if only their numbers are known.
     acknowledged: BTreeSet<u64>,
+    /// True while the keeper waits, and is to be woken if a commit is missing.
+    wakes_for_missing: bool,
     /// True if the table may have commits that are not known here.
     is_changed: bool,
     /// True if other processes were not notified of own commits.
@@ -110,6 +114,7 @@ impl ChangeHub {
             bytes: 0,
             early: BTreeMap::new(),
             acknowledged: BTreeSet::new(),
+            wakes_for_missing: false,
             is_changed: false,
             is_unannounced: false,
             wakers: Vec::new(),
@@ -117,13 +122,26 @@ impl ChangeHub {
             readers: 0,
             is_closed: false,
         };
-        let has_readers = AtomicBool::new(false);
-        Self { feed, state: Mutex::new(state), has_readers, work: Condvar::new(), is_shared }
+        Self {
+            feed,
+            locked: Mutex::new(state),
+            has_readers: AtomicBool::new(false),
+            in_order: AtomicU64::new(0),
+            work: Condvar::new(),
+            is_shared,
+        }
     }
 
     /// Returns true if the database numbers the commits of several programs.
     pub(crate) const fn is_shared(&self) -> bool {
         self.is_shared
+    }
+
+    /// Locks the state, which has all commits that were reported in order.
+    fn state(&self) -> MutexGuard<'_, HubState> {
+        let mut state = self.locked.lock();
+        state.publish_in_order(self.in_order.load(Ordering::SeqCst));
+        state
     }
 
     /// Returns the identity of the feed.
@@ -133,12 +151,12 @@ impl ChangeHub {
 
     /// Returns the position of the last published commit.
     pub(crate) fn position(&self) -> Position {
-        Position { feed: self.feed, number: self.state.lock().last }
+        Position { feed: self.feed, number: self.state().last }
     }
 
     /// Adds commits that were read from the table, in order. Those that are known are ignored.
     pub(crate) fn fetched(&self, commits: impl IntoIterator<Item = StoredCommit>) {
-        let mut state = self.state.lock();
+        let mut state = self.state();
         for commit in commits {
             if commit.number > state.last {
                 state.early.remove(&commit.number);
@@ -153,20 +171,22 @@ impl ChangeHub {
 
     /// Registers a reader, and returns its number.
     pub(crate) fn add_reader(&self) -> u64 {
-        let mut state = self.state.lock();
+        let mut state = self.state();
         if state.readers == 0 && state.filled < state.last {
             // Commits before the first reader are read only if a reader begins there.
             state.skip_to_last();
         }
         state.readers += 1;
         state.next_reader += 1;
-        self.has_readers.store(true, Ordering::Relaxed);
+        // A commit that is reported now either is found here, or finds the reader.
+        self.has_readers.store(true, Ordering::SeqCst);
+        state.publish_in_order(self.in_order.load(Ordering::SeqCst));
         self.work.notify_one();
         state.next_reader
     }
 
     pub(crate) fn remove_reader(&self, reader: u64) {
-        let mut state = self.state.lock();
+        let mut state = self.state();
         state.readers -= 1;
         self.has_readers.store(state.readers > 0, Ordering::Relaxed);
         state.wakers.retain(|(other, _)| *other != reader);
@@ -175,7 +195,7 @@ impl ChangeHub {
     /// Returns the commit after this number. If it does not exist yet, the waker is woken when it
     /// does.
     pub(crate) fn next(&self, number: u64, reader: u64, waker: Option<&Waker>) -> Next {
-        let mut state = self.state.lock();
+        let mut state = self.state();
         if number < state.removed {
             return Next::Removed(state.removed);
         }
@@ -203,7 +223,7 @@ impl ChangeHub {
 
     /// Records that the commits up to this number were removed.
     pub(crate) fn removed(&self, number: u64) {
-        let mut state = self.state.lock();
+        let mut state = self.state();
         state.removed = state.removed.max(number);
         while state.recent.front().is_some_and(|commit| commit.number <= number) {
             state.forget_first();
@@ -215,7 +235,10 @@ impl ChangeHub {
     pub(crate) fn wait(&self, polls: Option<Duration>, until: Instant) -> KeeperWork {
         /// The time for another thread of this process to report a commit.
         const EARLY: Duration = Duration::from_millis(5);
-        let mut state = self.state.lock();
+        let mut state = self.state();
+        // Commits of busy threads are missing for some microseconds, thousands of times a second. So
+        // the keeper is woken at most once in this time.
+        let mut is_missing = !state.early.is_empty();
         loop {
             if state.is_closed {
                 return KeeperWork::Closed;
@@ -225,15 +248,19 @@ impl ChangeHub {
                 return KeeperWork::Idle;
             }
             let pause = match (polls, state.readers) {
-                (Some(_), _) if !state.early.is_empty() => Some(EARLY),
+                (Some(_), _) if is_missing => Some(EARLY),
                 (Some(interval), 1..) => Some(interval),
                 _ => None,
             };
+            state.wakes_for_missing = polls.is_some() && !is_missing;
             let end = pause.map_or(until, |pause| until.min(now + pause));
             let timed_out = self.work.wait_until(&mut state, end).timed_out();
-            if timed_out && pause.is_some() && !state.is_closed && end < until {
+            let was_woken_for_missing = polls.is_some() && !state.wakes_for_missing;
+            let is_due = state.readers > 0 || !state.early.is_empty();
+            if timed_out && pause.is_some() && is_due && !state.is_closed && end < until {
                 return KeeperWork::Fetch(state.last);
             }
+            is_missing = !state.early.is_empty() || !timed_out && was_woken_for_missing;
         }
     }
 
@@ -253,7 +280,7 @@ impl ChangeHub {
         /// The interval of notifications.
         const ANNOUNCE: Duration = Duration::from_millis(5);
         let start = Instant::now();
-        let mut state = self.state.lock();
+        let mut state = self.state();
         loop {
             if state.is_closed {
                 return KeeperWork::Closed;
@@ -286,7 +313,7 @@ impl ChangeHub {
 
     /// Ends the waits of readers and of the keeper. Readers still get the published commits.
     pub(crate) fn close(&self) {
-        let mut state = self.state.lock();
+        let mut state = self.state();
         state.is_closed = true;
         let wakers = std::mem::take(&mut state.wakers);
         drop(state);
@@ -302,10 +329,9 @@ impl CommitReceiver for ChangeHub {
 
     fn committed(&self, number: u64, at: Timestamp, changes: Option<Vec<u8>>) {
         let commit = changes.map(|changes| Arc::new(StoredCommit::new(number, at, changes)));
-        let mut state = self.state.lock();
+        let mut state = self.state();
         if number > state.last + 1 {
-            // The keeper looks for the missing ones until there are none.
-            if state.early.is_empty() {
+            if std::mem::take(&mut state.wakes_for_missing) {
                 self.work.notify_one();
             }
             state.early.insert(number, commit);
@@ -323,7 +349,7 @@ impl CommitReceiver for ChangeHub {
     }
 
     fn acknowledged(&self, number: u64) {
-        let mut state = self.state.lock();
+        let mut state = self.state();
         if number <= state.last {
             // The keeper has read it from the table.
             return;
@@ -340,8 +366,16 @@ impl CommitReceiver for ChangeHub {
         wakers.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
+    fn committed_in_order(&self, number: u64) {
+        self.in_order.store(number, Ordering::SeqCst);
+        if self.has_readers.load(Ordering::SeqCst) {
+            let wakers = std::mem::take(&mut self.state().wakers);
+            wakers.into_iter().for_each(|(_, waker)| waker.wake());
+        }
+    }
+
     fn changed(&self) {
-        self.state.lock().is_changed = true;
+        self.state().is_changed = true;
         self.work.notify_one();
     }
 }
@@ -350,14 +384,14 @@ impl ChangeHub {
     /// Returns the number of the last published commit and, if there are readers, the number after
     /// which the changes of commits have to be read.
     pub(crate) fn unread(&self) -> (u64, Option<u64>) {
-        let state = self.state.lock();
+        let state = self.state();
         (state.last, (state.readers > 0).then_some(state.filled))
     }
 
     /// Publishes the commits up to a number, which are in the table of commits. `read` are those
     /// after the number that [`Self::unread`] has returned, if it has returned one.
     pub(crate) fn publish_read(&self, last: u64, read: impl IntoIterator<Item = StoredCommit>) {
-        let mut state = self.state.lock();
+        let mut state = self.state();
         let mut filled = state.filled;
         for commit in read {
             if commit.number > state.filled && commit.number <= last {
@@ -372,7 +406,7 @@ impl ChangeHub {
 
     /// Records that the changes of all commits up to a number were read.
     pub(crate) fn read_up_to(&self, number: u64) {
-        let mut state = self.state.lock();
+        let mut state = self.state();
         state.filled = state.filled.max(number.min(state.last));
     }
 
@@ -401,6 +435,15 @@ impl HubState {
         }
         (self.last, self.filled) = (number, number);
         self.keep(commit);
+    }
+
+    /// Publishes the commits up to a number, whose changes are only in the table.
+    fn publish_in_order(&mut self, number: u64) {
+        if number > self.last {
+            self.publish(number, None);
+            self.early = self.early.split_off(&(number + 1));
+            self.publish_early();
+        }
     }
 
     /// Adds the last commit to the recent ones.
@@ -544,6 +587,50 @@ mod tests {
     }
 
     #[test]
+    fn commits_in_order_are_published_and_wake_readers() {
+        struct Count(AtomicU64);
+        impl std::task::Wake for Count {
+            fn wake(self: Arc<Self>) {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        let hub = hub();
+        hub.committed_in_order(4);
+        assert_eq!(hub.position().number, 4);
+        let reader = hub.add_reader();
+        let count = Arc::new(Count(AtomicU64::new(0)));
+        let waker = Waker::from(Arc::clone(&count));
+        assert!(matches!(hub.next(4, reader, Some(&waker)), Next::Nothing));
+        // The thread of 5 did not know of the reader yet; that of 6 did.
+        commit(&hub, 6);
+        hub.committed_in_order(5);
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        assert!(matches!(hub.next(4, reader, None), Next::Stored(5)));
+        assert_eq!(published(&hub, 5), [6]);
+        // 7 was made for a reader, and is reported after a later commit.
+        hub.remove_reader(reader);
+        hub.committed_in_order(8);
+        commit(&hub, 7);
+        assert_eq!(hub.position().number, 8);
+        assert!(matches!(hub.next(6, reader, None), Next::Stored(8)));
+    }
+
+    #[test]
+    fn a_missing_commit_wakes_the_keeper() {
+        let (hub, start) = (&hub(), Instant::now());
+        std::thread::scope(|scope| {
+            let until = Instant::now() + Duration::from_secs(60);
+            let keeper = scope.spawn(move || hub.wait(Some(Duration::from_secs(60)), until));
+            while !hub.locked.lock().wakes_for_missing {
+                std::thread::yield_now();
+            }
+            commit(hub, 4);
+            assert!(matches!(keeper.join(), Ok(KeeperWork::Fetch(2))));
+        });
+        assert!(start.elapsed() < Duration::from_secs(30));
+    }
+
+    #[test]
     fn commits_of_a_shared_table_are_published_by_number_and_read_for_readers() {
         let stored = |number| StoredCommit::new(number, Timestamp::now(), Vec::new());
         let hub = ChangeHub::new(7, 2, 0, true);
@@ -571,7 +658,7 @@ mod tests {
         for number in 3..40 {
             hub.committed(number, Timestamp::now(), Some(vec![0; 1 << 20]));
         }
-        let state = hub.state.lock();
+        let state = hub.state();
         assert!(state.bytes <= RECENT_BYTES_MAX && state.recent.len() > 10, "{}", state.bytes);
         assert_eq!(state.recent.back().map(|commit| commit.number), Some(39));
     }
