@@ -25,6 +25,7 @@ mod kind;
 mod kind_check;
 mod on_delete;
 mod relation;
+pub(crate) mod row_name;
 mod rule;
 mod sanitizer;
 mod stored;

@@ -1,24 +1,21 @@
 //! Prepared schemas: checked, with an index of names, JSON keys and compiled rules. A table is made
 //! when a schema is registered; engines, REST and clients share it.
 
-mod any_reference;
 mod check;
 mod compiled_rule;
 mod composite_key;
-mod composite_reference;
 mod evaluation;
 mod expressions;
 mod generated;
 mod json_member;
-mod made_texts;
 mod prepare;
 mod prepared;
+mod reference;
 mod relation;
 mod sanitize;
 mod shape;
 mod view;
 
-pub(crate) use any_reference::text_of_key;
 pub(crate) use json_member::JsonMember;
 pub use prepared::Table;
 pub use relation::{LinkedTables, RELATION_STEPS_MAX, RelationStep, ResolvedRelation};

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::table::text_of_key;
+use crate::schema::row_name::text_of_key;
 use crate::{FieldValue, Key, Kind, Model, Scratch, Uuid, ValueRef};
 
 /// The key of a row of another model.

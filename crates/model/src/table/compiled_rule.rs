@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use regex::Regex;
 
-use super::any_reference::check_text;
+use crate::schema::row_name;
 use crate::schema::text::literal_value;
 use crate::schema::{Broken, check_kind};
 use crate::value::excerpt::excerpt_of;
@@ -161,7 +161,7 @@ impl CompiledRule {
             Self::Count { class, min, max } => check_count(value, *class, *min, *max),
             Self::AnyReference { references } => match value {
                 ValueRef::Text(text) => {
-                    check_text(references, text).map_err(|message| ("reference", message))
+                    row_name::check(references, text).map_err(|message| ("reference", message))
                 }
                 _ => Ok(()),
             },

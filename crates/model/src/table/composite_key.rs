@@ -1,7 +1,7 @@
 //! Composite keys: the text that names a row, made of the values of the key's fields.
 
-use super::made_texts::has_form_of_part;
 use super::prepared::Table;
+use super::reference::made_texts::has_form_of_part;
 use crate::schema::text;
 use crate::value::key_text::decoded;
 use crate::{Field, KeyKind, Kind, Role, Schema, Value, ValueRef, key_text};

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::any_reference::AnyReferences;
 use super::compiled_rule::CompiledRule;
 use super::composite_key;
 use super::expressions::Expressions;
-use super::made_texts::MadeTexts;
 use super::prepared::Table;
+use super::reference::made_texts::MadeTexts;
+use super::reference::row_texts::RowTexts;
 use super::{JsonMember, TableShape};
 use crate::schema::is_name;
 use crate::schema::text::literal_value;
@@ -48,7 +48,7 @@ impl Table {
         let expressions = Expressions::of(&schema)?;
         let made = MadeTexts::of(&schema, &expressions)
             .map_err(|(field, why)| refuse(&schema, Some(&schema.fields[field]), why))?;
-        let any_references = AnyReferences::of(&schema, &expressions)
+        let row_texts = RowTexts::of(&schema, &expressions)
             .map_err(|(field, why)| refuse(&schema, Some(&schema.fields[field]), why))?;
         let mut table = Self {
             positions: HashMap::new(),
@@ -58,7 +58,7 @@ impl Table {
             defaults: Vec::with_capacity(schema.fields.len()),
             expressions: Arc::new(expressions),
             made,
-            any_references,
+            row_texts,
             key_kind,
             all: FieldSet::first(schema.fields.len()),
             read_by_default: FieldSet::EMPTY,

@@ -4,10 +4,10 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::any_reference::AnyReferences;
 use super::compiled_rule::CompiledRule;
 use super::expressions::Expressions;
-use super::made_texts::MadeTexts;
+use super::reference::made_texts::MadeTexts;
+use super::reference::row_texts::RowTexts;
 use super::relation::Links;
 use super::view::View;
 use super::{JsonMember, TableShape};
@@ -42,7 +42,7 @@ pub struct Table {
     pub(super) defaults: Vec<Option<Value>>,
     pub(super) expressions: Arc<Expressions>,
     pub(super) made: MadeTexts,
-    pub(super) any_references: AnyReferences,
+    pub(super) row_texts: RowTexts,
     pub(super) key_kind: KeyKind,
     pub(super) all: FieldSet,
     pub(super) read_by_default: FieldSet,

@@ -74,7 +74,7 @@ impl Table {
             defaults: of.defaults.clone(),
             expressions: Arc::clone(&of.expressions),
             made: of.made.clone(),
-            any_references: of.any_references.clone(),
+            row_texts: of.row_texts.clone(),
             key_kind: of.key_kind,
             all: of.all,
             read_by_default: of.read_by_default.intersection(fields.readable),

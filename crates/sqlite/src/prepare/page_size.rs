@@ -36,7 +36,7 @@ pub(crate) fn fit_pages(
         return Ok(());
     }
     // The size can only be changed without a log. Others that have the file open prevent that, and
-    // a file that is no longer empty when they let go of it is left as it is.
+    // a file that is no longer empty when they close it is left as it is.
     if let Ok("delete") = pragma_text(connection, "PRAGMA journal_mode=DELETE").as_deref()
         && let Ok(true) = is_empty(connection)
     {

@@ -1,20 +1,20 @@
 //! The fields of a schema whose texts are made of other fields.
 
-use super::expressions::Expressions;
+use crate::table::expressions::Expressions;
 use crate::{Collation, FieldSet, Kind, OnDelete, Role, Schema, ValueForm};
 
 /// The fields whose texts are made of other fields, each with those: the composite key, and the
 /// references to composite keys.
 #[derive(Clone, Debug, Default)]
-pub(super) struct MadeTexts {
-    pub(super) fields: FieldSet,
-    pub(super) all: Vec<(usize, Vec<usize>)>,
+pub(crate) struct MadeTexts {
+    pub(crate) fields: FieldSet,
+    pub(crate) all: Vec<(usize, Vec<usize>)>,
 }
 
 impl MadeTexts {
     /// Finds them, and checks the references. Returns the position of a field at fault, and the
     /// reason.
-    pub(super) fn of(
+    pub(crate) fn of(
         schema: &Schema,
         expressions: &Expressions,
     ) -> Result<Self, (usize, &'static str)> {
@@ -90,7 +90,7 @@ fn check(schema: &Schema, position: usize, parts: &[usize]) -> Result<(), &'stat
 }
 
 /// Returns true for the kinds of fields that a composite key may consist of.
-pub(super) fn has_form_of_part(kind: &Kind) -> bool {
+pub(crate) fn has_form_of_part(kind: &Kind) -> bool {
     let form = kind.form();
     let has_form =
         matches!(form, ValueForm::Int | ValueForm::Text | ValueForm::Uuid | ValueForm::Date);

@@ -1,116 +1,9 @@
 //! References to rows of several tables: a text field with values such as `issue/17`, and one computed
 //! reference for each table, whose expression is `key_in(text)`.
 
-use super::expressions::Expressions;
-use super::prepared::Table;
-use crate::schema::text;
-use crate::{Collation, Field, FieldSet, Kind, OnDelete, Role, Schema, Value, ValueRef};
-
-/// The text fields that refer to rows of several tables, each with the references that are computed of
-/// it.
-#[derive(Clone, Debug, Default)]
-pub(super) struct AnyReferences(Vec<(usize, Vec<usize>)>);
-
-impl AnyReferences {
-    /// Finds them, and checks the references. Returns the position of a field at fault, and the
-    /// reason.
-    pub(super) fn of(
-        schema: &Schema,
-        expressions: &Expressions,
-    ) -> Result<Self, (usize, &'static str)> {
-        let mut all = Self::default();
-        for (reference, expression) in &expressions.computed {
-            let Some(text) = expression.text_of_key_in() else { continue };
-            check(schema, text, *reference).map_err(|why| (*reference, why))?;
-            let same_table =
-                |other: &usize| schema.fields[*other].kind == schema.fields[*reference].kind;
-            match all.0.iter_mut().find(|(of, _)| *of == text) {
-                None => all.0.push((text, vec![*reference])),
-                Some((_, references)) if references.iter().any(same_table) => {
-                    return Err((
-                        *reference,
-                        "another reference of the same text refers to this table",
-                    ));
-                }
-                Some((_, references)) => references.push(*reference),
-            }
-        }
-        Ok(all)
-    }
-
-    /// Returns the references that are computed of a text field, if there are any.
-    pub(super) fn of_text(&self, text: usize) -> &[usize] {
-        self.0.iter().find(|(of, _)| *of == text).map_or(&[], |(_, references)| references)
-    }
-
-    fn text_of(&self, reference: usize) -> Option<usize> {
-        self.0.iter().find(|(_, references)| references.contains(&reference)).map(|(of, _)| *of)
-    }
-}
-
-/// Checks a reference that is computed of a text.
-fn check(schema: &Schema, text: usize, reference: usize) -> Result<(), &'static str> {
-    let (text, reference) = (&schema.fields[text], &schema.fields[reference]);
-    let is_plain = text.role == Role::Plain && text.computed.is_none();
-    if !is_plain || text.kind.collation() != Collation::Binary {
-        return Err(
-            "`key_in` takes a text field that is compared byte by byte, has no role, and is \
-                    not computed",
-        );
-    }
-    if !reference.nullable {
-        return Err("a reference of `key_in` is NULL if the text names another table: make it \
-                    optional");
-    }
-    if !reference.rules.is_empty() {
-        return Err("a computed reference has no rules: the text has them");
-    }
-    if reference.on_delete == OnDelete::SetNull && (!text.nullable || text.immutable) {
-        return Err(
-            "`on_delete = \"set_null\"` also changes the text of `key_in`, which has to be \
-                    one that may be NULL and may change: use `cascade` or `restrict`",
-        );
-    }
-    Ok(())
-}
-
-/// Returns the table that a reference refers to.
-fn target(field: &Field) -> &str {
-    match &field.kind {
-        Kind::Reference { table, .. } => table,
-        _ => "",
-    }
-}
-
-/// Returns a key as it stands in such a text.
-pub(crate) fn text_of_key(key: ValueRef<'_>) -> String {
-    match key {
-        ValueRef::Text(key) => key.to_owned(),
-        ValueRef::Int(key) => key.to_string(),
-        ValueRef::Uuid(key) => key.to_string(),
-        _ => String::new(),
-    }
-}
-
-/// Checks a text against the references that are computed of it: `TABLE/KEY` of one of their tables,
-/// with the key in the form that REST writes.
-pub(super) fn check_text(references: &[Field], value: &str) -> Result<(), String> {
-    let has_key = |field: &&Field, key: &str| {
-        text::parse(&field.kind, key)
-            .is_ok_and(|parsed| !key.is_empty() && text_of_key(parsed) == key)
-    };
-    if let Some((table, key)) = value.split_once('/')
-        && let Some(reference) = references.iter().find(|field| target(field) == table)
-    {
-        return match has_key(&reference, key) {
-            true => Ok(()),
-            false => Err(format!("has a key that no row of `{table}` can have: use `{table}/KEY`")),
-        };
-    }
-    let forms: Vec<String> =
-        references.iter().map(|field| format!("`{}/KEY`", target(field))).collect();
-    Err(format!("must name a row as {}", forms.join(" or ")))
-}
+use crate::schema::row_name;
+use crate::table::prepared::Table;
+use crate::{Field, FieldSet, OnDelete, Value, ValueRef};
 
 impl Table {
     /// Returns the text field of which a reference is computed by `key_in`; `None` for other fields.
@@ -130,12 +23,12 @@ impl Table {
     /// ```
     #[must_use]
     pub fn text_of_reference(&self, reference: usize) -> Option<usize> {
-        self.any_references.text_of(reference)
+        self.row_texts.text_of(reference)
     }
 
     /// Returns the references that are computed of a text field by `key_in`.
     pub fn references_of_text(&self, text: usize) -> impl Iterator<Item = &Field> {
-        self.any_references.of_text(text).iter().map(|&reference| &self.fields()[reference])
+        self.row_texts.of_text(text).iter().map(|&reference| &self.fields()[reference])
     }
 
     /// Returns the fields that are written so that a reference refers to a row: those of which it is
@@ -166,8 +59,7 @@ impl Table {
     #[must_use]
     pub fn reference_values(&self, reference: usize, key: ValueRef<'_>) -> Vec<Value> {
         if self.text_of_reference(reference).is_some() {
-            let table = target(&self.fields()[reference]);
-            return vec![Value::Text(format!("{table}/{}", text_of_key(key)))];
+            return vec![Value::Text(row_name::of(&self.fields()[reference], key))];
         }
         match self.is_made(reference) {
             true => self.part_values(reference, key),
@@ -187,7 +79,7 @@ impl Table {
     }
 
     /// Returns the fields that become NULL together with a reference of `key_in`.
-    pub(super) fn nulled_with_text(&self, reference: usize) -> FieldSet {
+    pub(crate) fn nulled_with_text(&self, reference: usize) -> FieldSet {
         let only = FieldSet::EMPTY.with(reference);
         self.text_of_reference(reference).map_or(only, |text| only.with(text))
     }
@@ -196,7 +88,7 @@ impl Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::KeyKind;
+    use crate::{KeyKind, Kind, Role, Schema};
 
     fn comment(change: impl FnOnce(&mut Vec<Field>)) -> crate::Result<Table> {
         let to = |table: &'static str, key| Kind::Reference { table: table.into(), key };

@@ -1,7 +1,7 @@
 //! References to tables with composite keys: fields whose value is the text of such a key, made of
 //! other fields of their row.
 
-use super::prepared::Table;
+use crate::table::prepared::Table;
 use crate::{FieldSet, Value, ValueRef};
 
 impl Table {
@@ -62,7 +62,7 @@ impl Table {
         mut take: impl FnMut(usize, Option<String>),
     ) {
         for (position, parts) in self.made.all.iter().filter(|(at, _)| *at != self.key()) {
-            take(*position, super::composite_key::text_of(row, parts));
+            take(*position, crate::table::composite_key::text_of(row, parts));
         }
     }
 
