@@ -9,6 +9,7 @@ mod feed;
 #[allow(dead_code, reason = "an example uses the rest")]
 mod feed_race;
 mod galera;
+mod tls;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
