@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use marmota_model::{Value, ValueForm, ValueRef};
-use marmota_store::engine::Capability;
+use marmota_store::engine::{Capability, Source};
 
 use crate::dialect::Dialect;
 use crate::failure::SqlFailure;
@@ -15,6 +15,14 @@ pub trait BlockingDriver: Send + Sync + 'static {
     /// # Errors
     /// The server refuses, or is not there.
     fn connect(&self) -> Result<Box<dyn SqlConnection>, SqlFailure>;
+
+    /// Opens a connection on which an event loop reads. Returns `None` if the driver has none.
+    ///
+    /// # Errors
+    /// The server refuses, or is not there.
+    fn connect_stepped(&self) -> Result<Option<Box<dyn SteppedConnection>>, SqlFailure> {
+        Ok(None)
+    }
 
     /// Returns the database and the server, without a password.
     fn place(&self) -> &str;
@@ -167,4 +175,48 @@ pub trait SqlConnection: Send {
         };
         parameters.iter().enumerate().map(run).collect()
     }
+}
+
+/// How far a read on a [`SteppedConnection`] has come.
+#[derive(Clone, Copy, Debug)]
+pub enum ReadStep {
+    /// It has ended, or no more rows are wanted.
+    Done(WriteCount),
+    /// More may have arrived.
+    More,
+    /// Nothing more has arrived.
+    Wait,
+}
+
+/// A connection on which an event loop reads, one statement at a time. The server refuses statements
+/// that change rows. No call waits for the server.
+///
+/// After an error of the connection it must not be used again.
+pub trait SteppedConnection: Send {
+    /// Returns the dialect of the server.
+    fn dialect(&self) -> &'static Dialect;
+
+    /// Returns the number by which another connection ends its statement, if it has one.
+    fn id(&self) -> Option<u64>;
+
+    /// Returns the socket on which answers arrive.
+    fn source(&self) -> &Source;
+
+    /// Returns true if the server has answered the last statement.
+    fn is_idle(&self) -> bool;
+
+    /// Returns true if the server has closed an idle connection.
+    fn has_ended(&mut self) -> bool;
+
+    /// Sends a statement. Returns false if it is too long to be sent at once; then nothing is sent.
+    ///
+    /// # Errors
+    /// The connection is lost, or the number of parameters is wrong.
+    fn send(&mut self, sql: &str, parameters: &[Value]) -> Result<bool, SqlFailure>;
+
+    /// Passes the rows that have arrived to `take`, in the forms of `read`.
+    ///
+    /// # Errors
+    /// The refusal of the server, or the connection is lost.
+    fn receive(&mut self, read: ReadAs<'_>, take: LendRow<'_>) -> Result<ReadStep, SqlFailure>;
 }

@@ -5,11 +5,11 @@
 //! and transactions.
 
 mod conflict;
-mod exact;
+pub(crate) mod exact;
 mod explain;
 pub(crate) mod insert_sql;
-mod raw_sql;
-mod read;
+pub(crate) mod raw_sql;
+pub(crate) mod read;
 mod update_many;
 mod write;
 mod write_many;

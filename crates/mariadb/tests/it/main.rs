@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
 mod caches;
+mod event_loop;
 mod failover;
 mod faults;
 mod feed;
