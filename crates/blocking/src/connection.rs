@@ -177,46 +177,59 @@ pub trait SqlConnection: Send {
     }
 }
 
-/// How far a read on a [`SteppedConnection`] has come.
+/// How far the first read on a [`SteppedConnection`] has come.
 #[derive(Clone, Copy, Debug)]
 pub enum ReadStep {
-    /// It has ended, or no more rows are wanted.
+    /// It has ended.
     Done(WriteCount),
+    /// No more of its rows are wanted, but they follow.
+    Unwanted,
+    /// Its statement was prepared, and is executed after those of the other reads.
+    Last,
     /// More may have arrived.
     More,
     /// Nothing more has arrived.
     Wait,
 }
 
-/// A connection on which an event loop reads, one statement at a time. The server refuses statements
-/// that change rows. No call waits for the server.
+/// A connection on which an event loop reads. The server executes its statements one after the other,
+/// and refuses those that change rows. No call waits for the server.
 ///
 /// After an error of the connection it must not be used again.
 pub trait SteppedConnection: Send {
     /// Returns the dialect of the server.
     fn dialect(&self) -> &'static Dialect;
 
-    /// Returns the number by which another connection ends its statement, if it has one.
-    fn id(&self) -> Option<u64>;
+    /// Returns the statement by which another connection ends this one, with all its reads.
+    fn kill(&self) -> String;
 
     /// Returns the socket on which answers arrive.
     fn source(&self) -> &Source;
 
-    /// Returns true if the server has answered the last statement.
-    fn is_idle(&self) -> bool;
-
-    /// Returns true if the server has closed an idle connection.
+    /// Returns true if the server has closed a connection without reads.
     fn has_ended(&mut self) -> bool;
 
-    /// Sends a statement. Returns false if it is too long to be sent at once; then nothing is sent.
+    /// Adds a read. Returns false if its request is too long.
     ///
     /// # Errors
-    /// The connection is lost, or the number of parameters is wrong.
-    fn send(&mut self, sql: &str, parameters: &[Value]) -> Result<bool, SqlFailure>;
+    /// The connection is lost, or the number of parameters is wrong; then nothing is added.
+    fn add(&mut self, sql: &str, parameters: &[Value]) -> Result<bool, SqlFailure>;
 
-    /// Passes the rows that have arrived to `take`, in the forms of `read`.
+    /// Sends what was added.
     ///
     /// # Errors
-    /// The refusal of the server, or the connection is lost.
-    fn receive(&mut self, read: ReadAs<'_>, take: LendRow<'_>) -> Result<ReadStep, SqlFailure>;
+    /// The connection is lost.
+    fn send(&mut self) -> Result<(), SqlFailure>;
+
+    /// Passes the rows of the first read that have arrived to `take`, in the forms of `read`. The
+    /// socket is only read if `may_read`.
+    ///
+    /// # Errors
+    /// The refusal of the server, with which the read ends, or the connection is lost.
+    fn receive(
+        &mut self,
+        read: ReadAs<'_>,
+        take: LendRow<'_>,
+        may_read: bool,
+    ) -> Result<ReadStep, SqlFailure>;
 }

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use crate::changes::BlockingFeed;
 use crate::connection::{BlockingDriver, SqlConnection};
+use crate::dialect::Dialect;
 use crate::failure::SqlFailure;
 
 /// An idle connection is closed after this time: servers and firewalls forget it later.
@@ -94,15 +95,20 @@ impl ConnectionPool {
 
     /// Ends the statement that a connection executes.
     pub(crate) fn kill(&self, id: u64) {
-        let killed = self.take().and_then(|mut connection| {
-            if let Some(kill) = connection.dialect().kill {
-                connection.execute(&kill.replace("{}", &id.to_string()))?;
+        self.ask(|dialect| dialect.kill.map(|kill| kill.replace("{}", &id.to_string())));
+    }
+
+    /// Executes a statement for another connection, on one that is free.
+    pub(crate) fn ask(&self, sql: impl FnOnce(&Dialect) -> Option<String>) {
+        let asked = self.take().and_then(|mut connection| {
+            if let Some(sql) = sql(connection.dialect()) {
+                connection.execute(&sql)?;
             }
             self.put(connection);
             Ok(())
         });
-        if let Err(failure) = killed {
-            log::debug!("statement of connection {id} not ended: {}", failure.message);
+        if let Err(failure) = asked {
+            log::debug!("statement of another connection not ended: {}", failure.message);
         }
     }
 

@@ -267,10 +267,12 @@ impl Session for BlockingSession {
             match read.poll(pool, &self.tables, operation, sink, context) {
                 LoopPoll::Pending => return Poll::Pending,
                 LoopPoll::Ready(done) => {
+                    read.cancel(&self.shared, pool);
                     self.running.remove(ticket);
                     return Poll::Ready(done.map(|done| *outcome = done));
                 }
                 LoopPoll::HandOver => {
+                    read.cancel(&self.shared, pool);
                     let task = Task::of(&mut self.tables, operation);
                     match task.and_then(|task| self.hand_over(task, false)) {
                         Ok(running) => self.running[ticket] = running,
@@ -333,7 +335,7 @@ impl Session for BlockingSession {
             self.gets.add(&mut self.pending);
         }
         let running = match (running, &self.loops) {
-            (Some(Running::Loop(read)), Some(pool)) => return read.cancel(&self.shared, pool),
+            (Some(Running::Loop(mut read)), Some(pool)) => return read.cancel(&self.shared, pool),
             (running, _) => running,
         };
         if let Some(Running::Task(exchange, origin)) = running {

@@ -1,5 +1,6 @@
 //! Reads on a connection that an event loop owns: no call waits for the server.
 
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
@@ -20,11 +21,14 @@ use crate::value::RowReader;
 /// turn.
 const READS_MAX: usize = 4;
 
-/// What the server does.
+/// The most bytes of a request that is sent while others are on the way.
+const JOINING_BYTES_MAX: usize = 1 << 10;
+
+/// What the server does for a read.
 enum Phase {
-    Idle,
-    /// It prepares the statement with this text, which has this number of parameters.
-    Preparing(Preparation, String, usize),
+    /// It prepares the statement with this text, which is executed with this number of parameters by
+    /// this request.
+    Preparing(Preparation, String, usize, Vec<u8>),
     /// It executes the statement with this number.
     Executing(Answer, u32),
 }
@@ -33,9 +37,9 @@ enum Phase {
 pub(crate) struct SteppedReads {
     connection: Connection,
     source: Source,
-    phase: Phase,
-    /// The request to execute a statement that is being prepared.
-    execution: Vec<u8>,
+    /// The reads, in the order of their answers.
+    phases: VecDeque<Phase>,
+    /// How the rows of the first read are read.
     reader: Option<RowReader>,
 }
 
@@ -47,50 +51,57 @@ impl SteppedReads {
         let source = Arc::clone(&pipeline.socket) as Source;
         // Statements that change rows are refused without a request around each of them.
         connection.drop_rows("SET SESSION TRANSACTION READ ONLY")?;
-        let (phase, execution, reader) = (Phase::Idle, Vec::new(), None);
-        Ok(Some(Self { connection, source, phase, execution, reader }))
+        Ok(Some(Self { connection, source, phases: VecDeque::new(), reader: None }))
     }
 
-    fn pipeline(&mut self) -> io::Result<&mut Pipeline> {
-        self.connection.pipeline.as_mut().ok_or_else(invalid)
+    fn pipeline(&mut self) -> Result<&mut Pipeline, Failure> {
+        self.connection.pipeline.as_mut().ok_or_else(|| of_io(invalid()))
     }
 
-    /// Sends the execution of a statement.
-    fn execute(&mut self, prepared: &Prepared, parameters: usize) -> Result<(), Failure> {
-        if prepared.parameters != parameters {
-            let expected = u16::try_from(prepared.parameters).unwrap_or(u16::MAX);
-            let error = DriverError::MismatchedStmtParams(expected, parameters);
-            self.phase = Phase::Idle;
-            return Err(Failure::of(&error.into()));
-        }
-        set_statement(&mut self.execution, prepared.id);
-        let execution = std::mem::take(&mut self.execution);
-        let pipeline = self.pipeline().map_err(of_io)?;
-        pipeline.requests.extend_from_slice(&execution);
-        pipeline.send_at_once().map_err(of_io)?;
-        self.execution = execution;
-        self.phase = Phase::Executing(Answer::of(Arc::clone(&prepared.columns), 0), prepared.id);
+    /// Adds the execution of a statement.
+    fn execute(&mut self, prepared: &Prepared, mut execution: Vec<u8>) -> Result<(), Failure> {
+        set_statement(&mut execution, prepared.id);
+        self.pipeline()?.requests.extend_from_slice(&execution);
+        let answer = Answer::of(Arc::clone(&prepared.columns), 0);
+        self.phases.push_back(Phase::Executing(answer, prepared.id));
         Ok(())
     }
 
-    fn step(&mut self, read: ReadAs<'_>, take: LendRow<'_>) -> Result<ReadStep, Failure> {
-        let mut rows = LentRows { read, reader: self.reader.take(), is_wanted: true, take };
-        let done = self.read(&mut rows);
-        self.reader = rows.reader;
-        done
+    fn start(&mut self, sql: &str, parameters: &[Value]) -> Result<bool, Failure> {
+        let most = match self.phases.is_empty() {
+            true => REQUESTS_MAX.min(self.connection.packet_max),
+            false => JOINING_BYTES_MAX,
+        };
+        let mut execution = Vec::new();
+        let is_short = add_execution(&mut execution, 0, parameters).is_ok()
+            && sql.len() + execution.len() < most;
+        if !is_short {
+            return Ok(false);
+        }
+        let pipeline = self.pipeline()?;
+        if let Some(prepared) = pipeline.statements.find(sql).cloned() {
+            check_number(&prepared, parameters.len())?;
+            self.execute(&prepared, execution)?;
+        } else {
+            add_preparation(&mut pipeline.requests, sql).map_err(of_io)?;
+            let (text, count) = (sql.to_owned(), parameters.len());
+            let phase = Phase::Preparing(Preparation::default(), text, count, execution);
+            self.phases.push_back(phase);
+        }
+        Ok(true)
     }
 
-    fn read(&mut self, rows: &mut LentRows<'_, '_>) -> Result<ReadStep, Failure> {
+    fn read(&mut self, rows: &mut LentRows<'_, '_>, may_read: bool) -> Result<ReadStep, Failure> {
         for _ in 0..READS_MAX {
-            while let Some(done) = self.packet(rows)? {
-                if let ReadStep::Done(_) = done {
-                    return Ok(done);
+            while let Some(step) = self.packet(rows)? {
+                if !matches!(step, ReadStep::More) {
+                    return Ok(step);
                 }
             }
             if !rows.is_wanted {
-                return Ok(ReadStep::Done(Default::default()));
+                return Ok(ReadStep::Unwanted);
             }
-            if !self.pipeline().and_then(Pipeline::read_at_once).map_err(of_io)? {
+            if !may_read || !self.pipeline()?.read_at_once().map_err(of_io)? {
                 return Ok(ReadStep::Wait);
             }
         }
@@ -101,16 +112,21 @@ impl SteppedReads {
     fn packet(&mut self, rows: &mut LentRows<'_, '_>) -> Result<Option<ReadStep>, Failure> {
         let Some(pipeline) = &mut self.connection.pipeline else { return Ok(None) };
         let Some(packet) = pipeline.packets.next().map_err(of_io)? else { return Ok(None) };
-        match &mut self.phase {
-            Phase::Idle => Err(of_io(invalid())),
-            Phase::Preparing(preparation, text, parameters) => {
+        match self.phases.front_mut().ok_or_else(|| of_io(invalid()))? {
+            Phase::Preparing(preparation, text, parameters, execution) => {
                 let Some(done) = preparation.take(packet).map_err(of_io)? else {
                     return Ok(Some(ReadStep::More));
                 };
                 let (text, parameters) = (std::mem::take(text), *parameters);
-                let prepared = self.ended(done)?;
-                self.pipeline().map_err(of_io)?.add(&text, &prepared);
-                self.execute(&prepared, parameters).map(|()| Some(ReadStep::More))
+                let execution = std::mem::take(execution);
+                self.phases.pop_front();
+                let prepared = done?;
+                pipeline.add(&text, &prepared);
+                check_number(&prepared, parameters)?;
+                self.execute(&prepared, execution)?;
+                self.pipeline()?.send_at_once().map_err(of_io)?;
+                let is_alone = self.phases.len() == 1;
+                Ok(Some(if is_alone { ReadStep::More } else { ReadStep::Last }))
             }
             Phase::Executing(answer, id) => {
                 let Some(done) = answer.take(packet, rows).map_err(of_io)? else {
@@ -119,16 +135,22 @@ impl SteppedReads {
                 if let Some(columns) = answer.new_columns() {
                     pipeline.statements.describe(*id, columns);
                 }
-                self.ended(done).map(|count| Some(ReadStep::Done(count)))
+                self.phases.pop_front();
+                rows.reader = None;
+                done.map(|count| Some(ReadStep::Done(count)))
             }
         }
     }
+}
 
-    /// Notes that the server has answered.
-    fn ended<T>(&mut self, done: Result<T, Failure>) -> Result<T, Failure> {
-        self.phase = Phase::Idle;
-        done
+/// # Errors
+/// The statement has another number of parameters.
+fn check_number(prepared: &Prepared, parameters: usize) -> Result<(), Failure> {
+    if prepared.parameters == parameters {
+        return Ok(());
     }
+    let expected = u16::try_from(prepared.parameters).unwrap_or(u16::MAX);
+    Err(Failure::of(&DriverError::MismatchedStmtParams(expected, parameters).into()))
 }
 
 impl SteppedConnection for SteppedReads {
@@ -136,49 +158,42 @@ impl SteppedConnection for SteppedReads {
         self.connection.own_dialect()
     }
 
-    fn id(&self) -> Option<u64> {
-        Some(self.connection.number())
+    fn kill(&self) -> String {
+        format!("KILL {}", self.connection.number())
     }
 
     fn source(&self) -> &Source {
         &self.source
     }
 
-    fn is_idle(&self) -> bool {
-        matches!(self.phase, Phase::Idle)
-    }
-
     fn has_ended(&mut self) -> bool {
         // Nothing arrives without a request, except for the end and the reason for it.
-        !self.is_idle() || !matches!(self.pipeline().and_then(Pipeline::read_at_once), Ok(false))
+        let read = |pipeline: &mut Pipeline| pipeline.read_at_once().map_err(of_io);
+        !matches!(self.pipeline().and_then(read), Ok(false))
     }
 
-    fn send(&mut self, sql: &str, parameters: &[Value]) -> Result<bool, SqlFailure> {
-        self.reader = None;
-        self.execution.clear();
-        let most = REQUESTS_MAX.min(self.connection.packet_max);
-        let is_short = add_execution(&mut self.execution, 0, parameters).is_ok()
-            && sql.len() + self.execution.len() < most;
-        if !is_short {
-            self.execution = Vec::new();
-            return Ok(false);
-        }
-        let start = |stepped: &mut Self| {
-            let pipeline = stepped.pipeline().map_err(of_io)?;
-            if let Some(prepared) = pipeline.statements.find(sql).cloned() {
-                return stepped.execute(&prepared, parameters.len());
-            }
-            add_preparation(&mut pipeline.requests, sql).map_err(of_io)?;
-            pipeline.send_at_once().map_err(of_io)?;
-            let preparation = Preparation::default();
-            stepped.phase = Phase::Preparing(preparation, sql.to_owned(), parameters.len());
-            Ok(())
-        };
-        start(self).map(|()| true).map_err(|failure| fault::of(&failure))
+    fn add(&mut self, sql: &str, parameters: &[Value]) -> Result<bool, SqlFailure> {
+        self.start(sql, parameters).map_err(|failure| fault::of(&failure))
     }
 
-    fn receive(&mut self, read: ReadAs<'_>, take: LendRow<'_>) -> Result<ReadStep, SqlFailure> {
-        self.step(read, take).map_err(|failure| fault::of(&failure))
+    fn send(&mut self) -> Result<(), SqlFailure> {
+        let sent = self.pipeline().and_then(|pipeline| match pipeline.requests.is_empty() {
+            true => Ok(()),
+            false => pipeline.send_at_once().map_err(of_io),
+        });
+        sent.map_err(|failure| fault::of(&failure))
+    }
+
+    fn receive(
+        &mut self,
+        read: ReadAs<'_>,
+        take: LendRow<'_>,
+        may_read: bool,
+    ) -> Result<ReadStep, SqlFailure> {
+        let mut rows = LentRows { read, reader: self.reader.take(), is_wanted: true, take };
+        let done = self.read(&mut rows, may_read);
+        self.reader = rows.reader;
+        done.map_err(|failure| fault::of(&failure))
     }
 }
 

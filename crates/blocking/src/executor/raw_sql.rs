@@ -65,7 +65,7 @@ pub(crate) fn describe(
 /// The rows of a statement that were lent.
 #[derive(Default)]
 pub(crate) struct RawRows {
-    count: u64,
+    pub(crate) count: u64,
     /// The error of a row that has no valid values.
     wrong: Option<Error>,
 }

@@ -137,7 +137,7 @@ impl SqlExecutor<'_> {
 /// The rows of a statement that were lent.
 #[derive(Default)]
 pub(crate) struct LentRows {
-    count: u64,
+    pub(crate) count: u64,
     /// The error of a row that has no valid values.
     wrong: Option<Error>,
 }

@@ -14,7 +14,7 @@ use crate::executor::exact::is_one_read;
 use crate::executor::raw_sql::{RawRows, check_sql, describe};
 use crate::executor::read::{LentRows, TableRead, check_size};
 use crate::failure::{self, SqlFailure};
-use crate::loop_pool::{LoopConnection, LoopPool, Taken, WAIT_MAX};
+use crate::loop_pool::{LoopConnection, LoopPool, SharedConnection, Taken, Turn, WAIT_MAX};
 use crate::shared::{BlockingShared, InProgress};
 
 /// What is read, and the rows that were lent.
@@ -26,8 +26,10 @@ enum Plan {
 /// A read in progress.
 pub(super) struct LoopRead {
     plan: Plan,
-    /// `None` while it waits for a connection.
-    connection: Option<LoopConnection>,
+    /// Its connection and its number there; `None` while it waits for a connection.
+    connection: Option<(SharedConnection, u64)>,
+    /// False until the other reads of the turn were added.
+    is_sent: bool,
     place: OwnedPlace,
     since: Instant,
     #[expect(dead_code, reason = "counts until it is dropped")]
@@ -71,42 +73,33 @@ impl LoopRead {
             Taken::Wait => None,
             Taken::HandOver => return Ok(None),
         };
-        let plan = Plan::of(pool, tables, operation);
-        let Ok(Some(plan)) = plan else {
-            connection.into_iter().for_each(|connection| pool.put(connection));
-            return plan.map(|_| None);
-        };
+        let Some(plan) = Plan::of(pool, tables, operation)? else { return Ok(None) };
         let (place, since, in_progress) = (OwnedPlace::default(), Instant::now(), shared.enter());
-        let mut read = Self { plan, connection: None, place, since, in_progress };
-        match connection.map(|connection| read.send(pool, connection, operation)) {
+        let mut read = Self { plan, connection: None, is_sent: false, place, since, in_progress };
+        match connection.map(|connection| read.add(connection, operation)) {
             Some(Ok(false)) => Ok(None),
             Some(Err(failure)) => read.plan.ended(operation, Err(failure)).map(|_| None),
             Some(Ok(true)) | None => Ok(Some(read)),
         }
     }
 
-    /// Sends the statement. Returns false if a thread has to execute it.
-    fn send(
+    /// Adds the statement to a connection. Returns false if a thread has to execute it.
+    fn add(
         &mut self,
-        pool: &LoopPool,
-        mut connection: LoopConnection,
+        connection: SharedConnection,
         operation: &Operation<'_>,
     ) -> Result<bool, SqlFailure> {
-        let sent = match (&self.plan, operation) {
-            (Plan::List(_, read, _), _) => {
-                connection.steps.send(&read.sql.text, &read.sql.parameters)
-            }
+        let mut inside = connection.lock();
+        let added = match (&self.plan, operation) {
+            (Plan::List(_, read, _), _) => inside.add(&read.sql.text, &read.sql.parameters)?,
             (Plan::Sql(_), Operation::Sql { statement, .. }) => {
-                connection.steps.send(statement.text, statement.values)
+                inside.add(statement.text, statement.values)?
             }
-            _ => Ok(false),
+            _ => None,
         };
-        match sent {
-            Ok(true) => self.connection = Some(connection),
-            Err(SqlFailure { breaks_connection: true, .. }) => drop(connection),
-            _ => pool.put(connection),
-        }
-        sent
+        drop(inside);
+        self.connection = added.map(|number| (connection, number));
+        Ok(added.is_some())
     }
 
     /// Continues a read.
@@ -122,7 +115,7 @@ impl LoopRead {
             match self.take(pool, context) {
                 Taken::Wait => return LoopPoll::Pending,
                 Taken::HandOver => return LoopPoll::HandOver,
-                Taken::Connection(connection) => match self.send(pool, connection, operation) {
+                Taken::Connection(connection) => match self.add(connection, operation) {
                     Ok(true) => {}
                     Ok(false) => return LoopPoll::HandOver,
                     Err(failure) => {
@@ -131,31 +124,64 @@ impl LoopRead {
                 },
             }
         }
-        let Some(mut connection) = self.connection.take() else { return LoopPoll::HandOver };
-        let done = match self.plan.receive(&mut connection, tables, operation, sink) {
-            Ok(Ok(ReadStep::Done(count))) => Ok(count),
-            Ok(Ok(step)) => {
-                match step {
-                    // Other requests of the thread have their turn.
-                    ReadStep::More => context.waker().wake_by_ref(),
-                    _ => connection.wait(context.waker()),
+        if !std::mem::replace(&mut self.is_sent, true) {
+            // Others that this thread submits before the next poll are sent with it.
+            context.waker().wake_by_ref();
+            return LoopPoll::Pending;
+        }
+        let Some((connection, number)) = self.connection.clone() else {
+            return LoopPoll::HandOver;
+        };
+        let mut inside = connection.lock();
+        match inside.turn(number, context.waker()) {
+            Turn::Own => {}
+            Turn::Lost => {
+                let lost = inside.lost.clone();
+                self.connection = None;
+                return match lost {
+                    Some(lost) if self.plan.has_lent() => {
+                        LoopPoll::Ready(self.plan.ended(operation, Err(lost)))
+                    }
+                    _ => LoopPoll::HandOver,
+                };
+            }
+            Turn::Other => {
+                let stalls = inside.stalls();
+                drop(inside);
+                if stalls {
+                    return LoopPoll::HandOver;
                 }
-                self.connection = Some(connection);
+                pool.set_alarm();
                 return LoopPoll::Pending;
             }
-            Ok(Err(failure)) => Err(failure),
-            Err(error) => {
-                pool.put(connection);
-                return LoopPoll::Ready(Err(error));
-            }
-        };
-        match &done {
-            Err(SqlFailure { breaks_connection: true, .. }) => {
-                drop(connection);
-                pool.waiting.wake_next();
-            }
-            _ => pool.put(connection),
         }
+        let step = match self.plan.receive(&mut inside, tables, operation, sink) {
+            Ok(step) => step,
+            Err(error) => return LoopPoll::Ready(Err(error)),
+        };
+        match step {
+            // Other requests of the thread have their turn.
+            Ok(ReadStep::More) => context.waker().wake_by_ref(),
+            Ok(ReadStep::Wait | ReadStep::Last) => inside.wait(number, context.waker()),
+            Ok(ReadStep::Unwanted) => {
+                drop(inside);
+                return LoopPoll::Ready(self.plan.ended(operation, Ok(WriteCount::default())));
+            }
+            Ok(ReadStep::Done(count)) => return self.ended(pool, operation, Ok(count)),
+            Err(failure) => return self.ended(pool, operation, Err(failure)),
+        }
+        LoopPoll::Pending
+    }
+
+    /// Ends a read that is not on its connection any more. [`Self::cancel`] ends the connection if only
+    /// abandoned reads follow.
+    fn ended(
+        &mut self,
+        pool: &LoopPool,
+        operation: &Operation<'_>,
+        done: Result<WriteCount, SqlFailure>,
+    ) -> LoopPoll {
+        pool.waiting.wake_next();
         LoopPoll::Ready(self.plan.ended(operation, done))
     }
 
@@ -178,23 +204,19 @@ impl LoopRead {
         taken
     }
 
-    /// Cancels a read, and ends its statement.
-    pub(super) fn cancel(mut self, shared: &Arc<BlockingShared>, pool: &LoopPool) {
+    /// Abandons a read, if it has not ended. If all reads of its connection are abandoned, the
+    /// connection is ended.
+    pub(super) fn cancel(&mut self, shared: &Arc<BlockingShared>, pool: &LoopPool) {
         self.place.leave();
-        let Some(connection) = self.connection.take() else { return };
-        if connection.steps.is_idle() {
-            return pool.put(connection);
-        }
+        let Some((connection, number)) = self.connection.take() else { return };
+        let Some(kill) = pool.abandon(&connection, number) else { return };
         let engine = Arc::clone(shared);
-        let kill = move || {
-            if let Some(id) = connection.steps.id() {
-                engine.pool.kill(id);
-            }
+        let end = move || {
+            engine.pool.ask(|_| Some(kill));
             drop(connection);
         };
         // If no thread is free, the statement ends by itself.
-        drop(shared.control.result_of(kill));
-        pool.waiting.wake_next();
+        drop(shared.control.result_of(end));
     }
 }
 
@@ -219,6 +241,14 @@ impl Plan {
                 Ok(Some(Self::Sql(RawRows::default())))
             }
             _ => Err(failure::unsupported()),
+        }
+    }
+
+    /// Returns true if rows were lent.
+    const fn has_lent(&self) -> bool {
+        match self {
+            Self::List(_, _, lent) => lent.count > 0,
+            Self::Sql(rows) => rows.count > 0,
         }
     }
 

@@ -231,6 +231,35 @@ fn a_cancelled_read_is_ended_at_the_server() {
 }
 
 #[test]
+fn reads_behind_one_that_is_cancelled_have_their_rows() {
+    let store = open(&server().make_database().unwrap());
+    let rows: Vec<Letter> = (0..500).map(letter).collect();
+    store.insert_many(&rows).run().unwrap();
+    warm_up(&store);
+    for round in 0..10 {
+        let mut slow: Vec<_> = (0..8)
+            .map(|_| Box::pin(store.sql("SELECT sleep(50)").value::<i64>().into_future()))
+            .collect();
+        let mut context = Context::from_waker(Waker::noop());
+        // They are sent with the second poll.
+        for _ in 0..2 {
+            slow.iter_mut().for_each(|one| assert!(one.as_mut().poll(&mut context).is_pending()));
+        }
+        let begun = Instant::now();
+        let reads = (0..30_i64).map(|number| {
+            let (store, slow) = (&store, (number == 15).then(|| std::mem::take(&mut slow)));
+            Box::pin(async move {
+                let list = store.list::<Letter>().filter(Letter::SIZE.eq(2 * number));
+                drop(slow);
+                assert_eq!(list.await.unwrap().len(), 1, "{round}: {number}");
+            }) as Task<'_, ()>
+        });
+        assert_eq!(together(reads.collect::<Vec<_>>()).len(), 30);
+        assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    }
+}
+
+#[test]
 fn connections_that_the_server_has_closed_are_replaced() {
     let store = open(&server().make_database().unwrap());
     store.insert(&letter(1)).run().unwrap();
