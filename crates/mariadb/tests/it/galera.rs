@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use marmota_mariadb::TemporaryMariadb;
 use marmota_model::Value;
-use marmota_store::Transaction;
 use marmota_store::action::block_on;
+use marmota_store::change::ChangeRetention;
+use marmota_store::{Store, Transaction};
 
 use crate::feed_race::{Received, end, recording};
 use crate::{Tally, engine, insert_until, open_tally, wait_until};
@@ -74,13 +75,14 @@ fn the_nodes_of_a_cluster_number_each_commit_once() {
     let url = nodes[0].make_database().unwrap();
     let name = url.rsplit('/').next().unwrap();
     let mut stores = vec![recording(&url)];
-    wait_until("the tables on each node", || {
-        nodes[1..].iter().all(|node| {
-            let sql = "SELECT 1 FROM marmota_commit_number";
-            engine(&node.url(name)).execute(sql).is_ok()
-        })
-    });
-    stores.extend(nodes[1..].iter().map(|node| recording(&node.url(name))));
+    for node in &nodes[1..] {
+        // Not all of its tables may be there yet.
+        let builder = || Store::builder(engine(&node.url(name))).model::<Tally>();
+        wait_until("the tables on each node", || {
+            let open = builder().changes(ChangeRetention::default()).open();
+            open.map(|store| stores.push(store)).is_ok()
+        });
+    }
     let start = stores[0].position().unwrap();
     let id = stores[0].insert(&Tally::default()).run().unwrap();
     let after = stores[0].position().unwrap();
