@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use marmota_model::{Value, ValueForm, ValueRef};
-use marmota_store::engine::Capability;
+use marmota_store::engine::{Capability, Source};
 
 use crate::dialect::Dialect;
 use crate::failure::SqlFailure;
@@ -15,6 +15,14 @@ pub trait BlockingDriver: Send + Sync + 'static {
     /// # Errors
     /// The server refuses, or is not there.
     fn connect(&self) -> Result<Box<dyn SqlConnection>, SqlFailure>;
+
+    /// Opens a connection on which an event loop reads. Returns `None` if the driver has none.
+    ///
+    /// # Errors
+    /// The server refuses, or is not there.
+    fn connect_stepped(&self) -> Result<Option<Box<dyn SteppedConnection>>, SqlFailure> {
+        Ok(None)
+    }
 
     /// Returns the database and the server, without a password.
     fn place(&self) -> &str;
@@ -167,4 +175,61 @@ pub trait SqlConnection: Send {
         };
         parameters.iter().enumerate().map(run).collect()
     }
+}
+
+/// How far the first read on a [`SteppedConnection`] has come.
+#[derive(Clone, Copy, Debug)]
+pub enum ReadStep {
+    /// It has ended.
+    Done(WriteCount),
+    /// No more of its rows are wanted, but they follow.
+    Unwanted,
+    /// Its statement was prepared, and is executed after those of the other reads.
+    Last,
+    /// More may have arrived.
+    More,
+    /// Nothing more has arrived.
+    Wait,
+}
+
+/// A connection on which an event loop reads. The server executes its statements one after the other,
+/// and refuses those that change rows. No call waits for the server.
+///
+/// After an error of the connection it must not be used again.
+pub trait SteppedConnection: Send {
+    /// Returns the dialect of the server.
+    fn dialect(&self) -> &'static Dialect;
+
+    /// Returns the statement by which another connection ends this one, with all its reads.
+    fn kill(&self) -> String;
+
+    /// Returns the socket on which answers arrive.
+    fn source(&self) -> &Source;
+
+    /// Returns true if the server has closed a connection without reads.
+    fn has_ended(&mut self) -> bool;
+
+    /// Adds a read. Returns false if its request is too long.
+    ///
+    /// # Errors
+    /// The connection is lost, or the number of parameters is wrong; then nothing is added.
+    fn add(&mut self, sql: &str, parameters: &[Value]) -> Result<bool, SqlFailure>;
+
+    /// Sends what was added.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    fn send(&mut self) -> Result<(), SqlFailure>;
+
+    /// Passes the rows of the first read that have arrived to `take`, in the forms of `read`. The
+    /// socket is only read if `may_read`.
+    ///
+    /// # Errors
+    /// The refusal of the server, with which the read ends, or the connection is lost.
+    fn receive(
+        &mut self,
+        read: ReadAs<'_>,
+        take: LendRow<'_>,
+        may_read: bool,
+    ) -> Result<ReadStep, SqlFailure>;
 }

@@ -5,11 +5,11 @@
 //! and transactions.
 
 mod conflict;
-mod exact;
+pub(crate) mod exact;
 mod explain;
 pub(crate) mod insert_sql;
-mod raw_sql;
-mod read;
+pub(crate) mod raw_sql;
+pub(crate) mod read;
 mod update_many;
 mod write;
 mod write_many;
@@ -93,7 +93,8 @@ impl<'c> SqlExecutor<'c> {
                 self.get(table, *key, *fields, sink).map(Outcome::rows)
             }
             Operation::List { table, query } => {
-                self.collect_changes(table)?;
+                // Another node of a cluster may number them at the same time.
+                self.repeat(|executor| executor.collect_changes(table))?;
                 self.list(table, query, sink).map(Outcome::rows)
             }
             Operation::Count { table, filter } => self.count(table, *filter).map(Outcome::rows),

@@ -13,6 +13,7 @@ pub mod dialect;
 mod engine;
 mod executor;
 mod failure;
+mod loop_pool;
 mod pool;
 mod prepare;
 mod session;
@@ -20,7 +21,8 @@ mod shared;
 mod statement;
 
 pub use connection::{
-    BlockingDriver, ColumnName, LendRow, ReadAs, SqlConnection, Transacting, WriteCount,
+    BlockingDriver, ColumnName, LendRow, ReadAs, ReadStep, SqlConnection, SteppedConnection,
+    Transacting, WriteCount,
 };
 pub use dialect::Dialect;
 pub use engine::{BlockingEngine, BlockingOptions};

@@ -1,18 +1,20 @@
 //! The idle connections of an engine.
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
 use crate::changes::BlockingFeed;
 use crate::connection::{BlockingDriver, SqlConnection};
+use crate::dialect::Dialect;
 use crate::failure::SqlFailure;
 
 /// An idle connection is closed after this time: servers and firewalls forget it later.
-const IDLE: Duration = Duration::from_secs(300);
+pub(crate) const IDLE: Duration = Duration::from_secs(300);
 /// A connection that is idle for longer is tested before it is used.
-const TRUSTED: Duration = Duration::from_millis(500);
+pub(crate) const TRUSTED: Duration = Duration::from_millis(500);
 /// The most idle connections.
 const IDLE_MAX: usize = 64;
 
@@ -23,11 +25,18 @@ pub(crate) struct ConnectionPool {
     /// The feed that connections are prepared for.
     feed: OnceLock<BlockingFeed>,
     idle: Mutex<Vec<(Box<dyn SqlConnection>, Instant)>>,
+    /// How often all connections were given up.
+    generation: AtomicU64,
 }
 
 impl ConnectionPool {
     pub(crate) const fn new(driver: Box<dyn BlockingDriver>) -> Self {
-        Self { driver, feed: OnceLock::new(), idle: Mutex::new(Vec::new()) }
+        Self {
+            driver,
+            feed: OnceLock::new(),
+            idle: Mutex::new(Vec::new()),
+            generation: AtomicU64::new(0),
+        }
     }
 
     /// Returns the feed, if changes are recorded.
@@ -40,6 +49,11 @@ impl ConnectionPool {
         // The store sets it once. Connections of before would record like other programs.
         let _ = self.feed.set(feed);
         self.clear();
+    }
+
+    /// Returns a number that changes when connections of before should not be used again.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::SeqCst)
     }
 
     /// Returns an idle connection, or a new one.
@@ -69,31 +83,38 @@ impl ConnectionPool {
 
     /// Puts a connection back, unless it is broken.
     pub(crate) fn put(&self, connection: Box<dyn SqlConnection>) {
-        let mut idle = self.idle.lock();
         if connection.is_broken() {
             // The server has probably closed the others, too.
-            idle.clear();
-        } else if idle.len() < IDLE_MAX {
+            return self.clear();
+        }
+        let mut idle = self.idle.lock();
+        if idle.len() < IDLE_MAX {
             idle.push((connection, Instant::now()));
         }
     }
 
     /// Ends the statement that a connection executes.
     pub(crate) fn kill(&self, id: u64) {
-        let killed = self.take().and_then(|mut connection| {
-            if let Some(kill) = connection.dialect().kill {
-                connection.execute(&kill.replace("{}", &id.to_string()))?;
+        self.ask(|dialect| dialect.kill.map(|kill| kill.replace("{}", &id.to_string())));
+    }
+
+    /// Executes a statement for another connection, on one that is free.
+    pub(crate) fn ask(&self, sql: impl FnOnce(&Dialect) -> Option<String>) {
+        let asked = self.take().and_then(|mut connection| {
+            if let Some(sql) = sql(connection.dialect()) {
+                connection.execute(&sql)?;
             }
             self.put(connection);
             Ok(())
         });
-        if let Err(failure) = killed {
-            log::debug!("statement of connection {id} not ended: {}", failure.message);
+        if let Err(failure) = asked {
+            log::debug!("statement of another connection not ended: {}", failure.message);
         }
     }
 
     /// Closes the idle connections.
     pub(crate) fn clear(&self) {
+        self.generation.fetch_add(1, Ordering::SeqCst);
         self.idle.lock().clear();
     }
 }

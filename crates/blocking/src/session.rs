@@ -3,6 +3,7 @@
 mod exchange;
 mod get_queue;
 mod lane;
+mod loop_read;
 mod once_batch;
 mod task;
 
@@ -23,10 +24,12 @@ use self::exchange::{Arrival, Exchange};
 pub(crate) use self::get_queue::GetQueue;
 use self::get_queue::QueuedGet;
 use self::lane::Lane;
+use self::loop_read::{LoopPoll, LoopRead};
 use self::once_batch::OnceBatch;
 use self::task::{Done, Task};
 use crate::executor::SqlExecutor;
 use crate::failure::overloaded;
+use crate::loop_pool::LoopPool;
 use crate::shared::BlockingShared;
 
 /// The chunks of rows that one poll lends: then other requests of the thread have their turn.
@@ -40,6 +43,8 @@ pub(crate) struct BlockingSession {
     gets: Arc<GetQueue>,
     /// Reads by key that were submitted since the last poll of one, to be queued together.
     pending: Vec<QueuedGet>,
+    /// Its connections for reads of an event loop, once there was one.
+    loops: Option<Arc<LoopPool>>,
     transaction: Option<Arc<Lane>>,
     /// True if another session ends the transaction.
     shares: bool,
@@ -52,6 +57,7 @@ enum Running {
     Task(Arc<Exchange>, Origin),
     /// A read by key in a group, and true once it was polled.
     Get(Arc<Exchange>, bool),
+    Loop(Box<LoopRead>),
     Begin(Beginning),
     Once(Box<OnceBatch>),
 }
@@ -84,6 +90,7 @@ impl BlockingSession {
             running,
             gets,
             pending,
+            loops: None,
             transaction: None,
             shares: false,
             actor: None,
@@ -96,6 +103,7 @@ impl BlockingSession {
         inner.transaction.clone_from(&self.transaction);
         inner.shares = inner.transaction.is_some();
         inner.actor.clone_from(&self.actor);
+        inner.loops.clone_from(&self.loops);
         inner
     }
 
@@ -122,6 +130,13 @@ impl BlockingSession {
             }
             (task, _) => task,
         };
+        let running = self.hand_over(task, here.is_some())?;
+        self.wait(running)
+    }
+
+    /// Passes a task to a thread, or executes it `here`.
+    fn hand_over(&self, task: Task, here: bool) -> Result<Running> {
+        let exchange = Exchange::new();
         let origin = if task.is_write() { Origin::Write } else { Origin::Read };
         let (shared, end) = (Arc::clone(&self.shared), exchange.end());
         let actor = self.actor.clone();
@@ -134,14 +149,23 @@ impl BlockingSession {
             let _in_progress = in_progress;
             task::alone(&shared, task, actor, end);
         };
-        if here.is_some() {
+        if here {
             job();
-            return self.wait(Running::Task(exchange, origin));
-        }
-        if pool.result_of(job).is_none() {
+        } else if pool.result_of(job).is_none() {
             return Err(overloaded());
         }
-        self.wait(Running::Task(exchange, origin))
+        Ok(Running::Task(exchange, origin))
+    }
+
+    /// Begins a read on a connection of this session, which an event loop watches. Returns `None` if a
+    /// thread has to execute it.
+    fn read_on_loop(&mut self, operation: &Operation<'_>) -> Result<Option<LoopRead>> {
+        let is_read = matches!(operation, Operation::List { .. } | Operation::Sql { .. });
+        if !is_read || self.transaction.is_some() || caller_blocks() {
+            return Ok(None);
+        }
+        let pool = self.loops.get_or_insert_with(|| self.shared.loop_pool());
+        LoopRead::begin(&self.shared, pool, &mut self.tables, operation)
     }
 
     /// Executes a statement that may return many rows on the caller's thread, which is blocked until
@@ -220,6 +244,9 @@ impl Session for BlockingSession {
                 self.wait(Running::Once(Box::new(batch)))
             }
             operation => {
+                if let Some(read) = self.read_on_loop(operation)? {
+                    return self.wait(Running::Loop(Box::new(read)));
+                }
                 let task = Task::of(&mut self.tables, operation)?;
                 self.start(task)
             }
@@ -234,10 +261,35 @@ impl Session for BlockingSession {
         outcome: &mut Outcome,
         context: &mut Context<'_>,
     ) -> Poll<Result<()>> {
+        if let Some(Running::Loop(read)) = self.running.get_mut(ticket)
+            && let Some(pool) = &self.loops
+        {
+            match read.poll(pool, &self.tables, operation, sink, context) {
+                LoopPoll::Pending => return Poll::Pending,
+                LoopPoll::Ready(done) => {
+                    read.cancel(&self.shared, pool);
+                    self.running.remove(ticket);
+                    return Poll::Ready(done.map(|done| *outcome = done));
+                }
+                LoopPoll::HandOver => {
+                    read.cancel(&self.shared, pool);
+                    let task = Task::of(&mut self.tables, operation);
+                    match task.and_then(|task| self.hand_over(task, false)) {
+                        Ok(running) => self.running[ticket] = running,
+                        Err(error) => {
+                            self.running.remove(ticket);
+                            return Poll::Ready(Err(error));
+                        }
+                    }
+                }
+            }
+        }
         let Some(running) = self.running.get_mut(ticket) else {
             return Poll::Ready(Err(refusal::not_waiting()));
         };
         let polled = match running {
+            // Its session has connections.
+            Running::Loop(_) => Poll::Ready(Err(refusal::not_waiting())),
             Running::Once(batch) => batch.poll(operation, outcome, context),
             Running::Task(exchange, _) => lend(exchange, operation, sink, outcome, context),
             Running::Get(exchange, was_polled) => {
@@ -282,6 +334,10 @@ impl Session for BlockingSession {
             exchange.cancel(None);
             self.gets.add(&mut self.pending);
         }
+        let running = match (running, &self.loops) {
+            (Some(Running::Loop(mut read)), Some(pool)) => return read.cancel(&self.shared, pool),
+            (running, _) => running,
+        };
         if let Some(Running::Task(exchange, origin)) = running {
             let id = exchange.cancel((origin == Origin::Write).then_some(&self.shared));
             if let Some(id) = id.filter(|_| origin != Origin::Lane) {

@@ -1,8 +1,8 @@
 //! The state that an engine shares with its sessions: connections, threads, tables, and closing.
 
 use std::num::NonZeroU64;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::changes::BlockingFeed;
 use crate::connection::{BlockingDriver, SqlConnection, Transacting};
 use crate::failure::{self, SqlFailure};
+use crate::loop_pool::LoopPool;
 use crate::pool::ConnectionPool;
 
 /// The longest time that a close waits for open transactions.
@@ -27,12 +28,14 @@ const WAITING_MAX: usize = 100_000;
 /// Threads of callers use this part of the permitted connections, and the threads of pools as many as
 /// are permitted.
 const HERE_PART: usize = 4;
+/// Event loops use this part of the permitted connections for reads.
+const LOOP_PART: usize = 2;
 /// The threads for reads, which never wait for locks.
 const READS_MAX: usize = 16;
 
 /// The state that an engine shares with its sessions.
 pub(crate) struct BlockingShared {
-    pub(crate) pool: ConnectionPool,
+    pub(crate) pool: Arc<ConnectionPool>,
     pub(crate) tables: Arc<Tables>,
     /// Writes may wait for a lock that a transaction holds, and transactions continue meanwhile: so
     /// each kind of work has its own threads.
@@ -50,6 +53,9 @@ pub(crate) struct BlockingShared {
     in_progress: AtomicU64,
     /// The number of jobs on threads of callers.
     here: AtomicUsize,
+    /// The number of connections of event loops, and the pools that have them.
+    loop_connections: Arc<AtomicUsize>,
+    loops: Mutex<Vec<Weak<LoopPool>>>,
     abandoned: Mutex<usize>,
     settled: Condvar,
     is_closed: AtomicBool,
@@ -83,7 +89,7 @@ impl BlockingShared {
         let pool =
             |name, threads| Arc::new(ThreadPool::new(name, threads).waiting_max(WAITING_MAX));
         let shared = Self {
-            pool: ConnectionPool::new(driver),
+            pool: Arc::new(ConnectionPool::new(driver)),
             tables: Arc::default(),
             reads: pool("sql-read", threads.min(READS_MAX)),
             writes: pool("sql-write", threads),
@@ -93,6 +99,8 @@ impl BlockingShared {
             waiting: Arc::default(),
             in_progress: AtomicU64::new(0),
             here: AtomicUsize::new(0),
+            loop_connections: Arc::default(),
+            loops: Mutex::default(),
             abandoned: Mutex::new(0),
             settled: Condvar::new(),
             is_closed: AtomicBool::new(false),
@@ -204,6 +212,17 @@ impl BlockingShared {
         Some(Here(Arc::clone(self)))
     }
 
+    /// Returns the connections for an event loop of a session, which are closed with the engine.
+    pub(crate) fn loop_pool(&self) -> Arc<LoopPool> {
+        let most = self.driver().connections_max().div_ceil(LOOP_PART);
+        let all = (Arc::clone(&self.loop_connections), most);
+        let pool = LoopPool::new(Arc::clone(&self.pool), Arc::clone(&self.reads), all);
+        let mut loops = self.loops.lock();
+        loops.retain(|pool| pool.strong_count() > 0);
+        loops.push(Arc::downgrade(&pool));
+        pool
+    }
+
     /// Counts a transaction as open, unless as many as permitted are. Then it returns false, and
     /// `waker` is woken when one ends, or at `until`.
     ///
@@ -289,6 +308,9 @@ impl BlockingShared {
             pool.dismiss();
         }
         self.pool.clear();
+        for pool in self.loops.lock().iter().filter_map(Weak::upgrade) {
+            pool.close();
+        }
         Ok(())
     }
 }

@@ -10,19 +10,19 @@ use marmota_model::{Result, Value, ValueForm, ValueRef};
 use marmota_sql::TargetServer;
 use mysql::consts::CapabilityFlags;
 use mysql::prelude::Queryable as _;
-use mysql::{Column, Conn, Opts, OptsBuilder, Params, SslOpts, Statement};
+use mysql::{Column, Conn, Opts, OptsBuilder, Params, SslOpts};
 
+use crate::answer::{Prepared, TakeRows};
 use crate::fault::{self, Failure, invalid};
-use crate::pipeline::{Pipeline, TakeRows};
+use crate::pipeline::Pipeline;
 use crate::row::{Cell, cells};
+use crate::statements::STATEMENTS_MAX;
 use crate::value::{RowReader, parameter};
 
 /// The longest time to wait for a connection to be accepted.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// More bytes than the head of a packet has.
 const PACKET_HEAD: usize = 64;
-/// The number of statements that a connection keeps prepared.
-const STATEMENTS_MAX: usize = 128;
 /// The most bytes of the parameters of a statement that is executed without the driver: one packet.
 const PIPELINE_BYTES_MAX: usize = 8 << 20;
 /// The first words of statements with one result that may have no rows.
@@ -101,9 +101,9 @@ pub(crate) struct Connection {
     is_mariadb: bool,
     key_step: i64,
     /// The most bytes of a statement with its parameters.
-    packet_max: usize,
-    /// Sends several executions together, if the connection is plain.
-    pipeline: Option<Pipeline>,
+    pub(crate) packet_max: usize,
+    /// Executes prepared statements without the driver, if the connection is plain.
+    pub(crate) pipeline: Option<Pipeline>,
 }
 
 impl Connection {
@@ -142,8 +142,18 @@ impl Connection {
         Ok(connection)
     }
 
+    /// Returns the dialect of the server.
+    pub(crate) fn own_dialect(&self) -> &'static Dialect {
+        if self.is_mariadb { &MARIADB } else { &MYSQL }
+    }
+
+    /// Returns the number by which another connection ends its statements.
+    pub(crate) fn number(&self) -> u64 {
+        self.conn.connection_id().into()
+    }
+
     /// Executes a statement without parameters, and drops its rows.
-    fn drop_rows(&mut self, sql: &str) -> Result<(), Failure> {
+    pub(crate) fn drop_rows(&mut self, sql: &str) -> Result<(), Failure> {
         let done = self.conn.query_drop(sql).map_err(|error| Failure::of(&error));
         self.note(done)
     }
@@ -172,7 +182,6 @@ impl Connection {
                     .execute(&statement, &[parameters], &mut rows)
                     .map(|mut done| done.pop().unwrap_or(Ok(WriteCount::default()))),
             };
-            self.is_broken |= pipeline.is_stale();
             let done = done.map_err(|error| Failure::of(&error.into())).and_then(|done| done);
             return self.note(done);
         }
@@ -214,26 +223,16 @@ impl Connection {
         sql: &str,
         parameters: &[Value],
         bytes: usize,
-    ) -> Result<Option<Statement>, Failure> {
-        if self.pipeline.is_none() {
+    ) -> Result<Option<Prepared>, Failure> {
+        let Some(pipeline) = self.pipeline.as_mut().filter(|_| bytes <= PIPELINE_BYTES_MAX) else {
             return Ok(None);
-        }
-        let statement = match self.conn.prep(sql) {
-            Ok(statement) => statement,
-            Err(error) => return self.note(Err(Failure::of(&error))),
         };
-        let returns_rows = statement.num_columns() > 0;
+        let prepared = pipeline.prepare(sql).map_err(|error| Failure::of(&error.into()));
+        let statement = self.note(prepared.and_then(|prepared| prepared))?;
         // Others may return several results.
-        let is_simple = returns_rows || WRITES.iter().any(|word| sql.starts_with(word));
-        if !is_simple || usize::from(statement.num_params()) != parameters.len() {
-            return Ok(None);
-        }
-        if bytes > PIPELINE_BYTES_MAX {
-            // The server leaves out the descriptions of columns that it sends to the driver here.
-            self.is_broken |= returns_rows;
-            return Ok(None);
-        }
-        Ok(Some(statement))
+        let is_simple =
+            !statement.columns.is_empty() || WRITES.iter().any(|word| sql.starts_with(word));
+        Ok(Some(statement).filter(|it| is_simple && it.parameters == parameters.len()))
     }
 
     /// Executes a prepared statement several times, with one request if the connection is plain.
@@ -256,13 +255,12 @@ impl Connection {
             };
             return Ok(parameters.iter().enumerate().map(run).collect());
         };
-        let statement = match self.conn.prep(sql) {
-            Ok(statement) => statement,
-            Err(error) => return self.note(Err(Failure::of(&error))),
-        };
         let mut rows = NumberedRows { forms, reader: None, take };
-        let done = pipeline.execute(&statement, parameters, &mut rows);
-        self.is_broken |= pipeline.is_stale();
+        let done = match pipeline.prepare(sql) {
+            Ok(Ok(statement)) => pipeline.execute(&statement, parameters, &mut rows),
+            Ok(Err(failure)) => return self.note(Err(failure)),
+            Err(error) => Err(error),
+        };
         let done = self.note(done.map_err(|error| Failure::of(&error.into())))?;
         for one in done.iter().filter_map(|one| one.as_ref().err()) {
             self.is_broken |= one.is_of_connection();
@@ -280,11 +278,11 @@ impl Connection {
 
 impl SqlConnection for Connection {
     fn dialect(&self) -> &'static Dialect {
-        if self.is_mariadb { &MARIADB } else { &MYSQL }
+        self.own_dialect()
     }
 
     fn id(&self) -> Option<u64> {
-        Some(self.conn.connection_id().into())
+        Some(self.number())
     }
 
     fn is_broken(&self) -> bool {
@@ -351,11 +349,11 @@ impl SqlConnection for Connection {
 }
 
 /// Reads the rows of one execution.
-struct LentRows<'r, 't> {
-    read: ReadAs<'r>,
-    reader: Option<RowReader>,
-    is_wanted: bool,
-    take: LendRow<'t>,
+pub(crate) struct LentRows<'r, 't> {
+    pub(crate) read: ReadAs<'r>,
+    pub(crate) reader: Option<RowReader>,
+    pub(crate) is_wanted: bool,
+    pub(crate) take: LendRow<'t>,
 }
 
 impl TakeRows for LentRows<'_, '_> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use marmota_blocking::{
-    BlockingDriver, BlockingEngine, BlockingOptions, SqlConnection, SqlFailure,
+    BlockingDriver, BlockingEngine, BlockingOptions, SqlConnection, SqlFailure, SteppedConnection,
 };
 use marmota_model::Result;
 use marmota_store::engine::Capability;
@@ -11,6 +11,7 @@ use marmota_store::engine::Capability;
 use crate::connection::{Connection, DriverOptions};
 use crate::fault;
 use crate::options::MariadbOptions;
+use crate::stepped::SteppedReads;
 
 /// Models in a database of MariaDB or MySQL.
 ///
@@ -48,20 +49,32 @@ struct MariadbDriver {
     capability: Capability,
 }
 
-impl BlockingDriver for MariadbDriver {
-    fn connect(&self) -> Result<Box<dyn SqlConnection>, SqlFailure> {
+impl MariadbDriver {
+    /// Connects to the first server that accepts it.
+    fn open(&self) -> Result<Connection, SqlFailure> {
         let MariadbOptions { servers, last_server, lock_timeout, target, .. } = &self.options;
         let mut refused = Vec::new();
         for number in last_server.order(servers.len()) {
             match Connection::open(&servers[number], *lock_timeout, *target) {
                 Ok(connection) => {
                     last_server.set(number);
-                    return Ok(Box::new(connection));
+                    return Ok(connection);
                 }
                 Err(failure) => refused.push((servers[number].server(), fault::of(&failure))),
             }
         }
         Err(fault::of_servers(refused))
+    }
+}
+
+impl BlockingDriver for MariadbDriver {
+    fn connect(&self) -> Result<Box<dyn SqlConnection>, SqlFailure> {
+        Ok(Box::new(self.open()?))
+    }
+
+    fn connect_stepped(&self) -> Result<Option<Box<dyn SteppedConnection>>, SqlFailure> {
+        let stepped = SteppedReads::of(self.open()?).map_err(|failure| fault::of(&failure))?;
+        Ok(stepped.map(|stepped| Box::new(stepped) as Box<dyn SteppedConnection>))
     }
 
     fn place(&self) -> &str {

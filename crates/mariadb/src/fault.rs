@@ -21,10 +21,21 @@ pub(crate) mod code {
     pub(crate) const NO_SAVEPOINT: u16 = 1305;
     pub(crate) const TOO_LONG: u16 = 1406;
     pub(crate) const PACKET: u16 = 1301;
+    /// A statement with another number of parameters.
+    pub(crate) const PARAMETERS: u16 = 1210;
     /// The server is read-only, perhaps since a failover: other servers are tried.
     pub(crate) const READ_ONLY: u16 = 1290;
     /// A node of Galera that is not part of the primary component.
     pub(crate) const NOT_IN_CLUSTER: u16 = 1047;
+}
+
+/// The first words of TLS about a certificate. The driver passes them on in an error of the socket.
+const CERTIFICATE: &str = "invalid peer certificate";
+
+/// Returns the words of an error of the driver: only those about a certificate, if there are any.
+fn words_of(error: &str) -> String {
+    let words = error.find(CERTIFICATE).map(|at| error[at..].trim_end_matches(['\'', ' ', '}']));
+    words.unwrap_or(error).to_owned()
 }
 
 /// A refusal of the server, or a failure of the connection.
@@ -43,8 +54,14 @@ impl Failure {
         use mysql::{DriverError, Error as Of};
         let (code, message) = match error {
             Of::MySqlError(error) => (error.code, error.message.clone()),
+            Of::DriverError(DriverError::MismatchedStmtParams(..)) => {
+                (code::PARAMETERS, error.to_string())
+            }
+            Of::DriverError(DriverError::TlsNotSupported) => {
+                (0, "the server has no TLS: enable it there, or remove `require_ssl`".to_owned())
+            }
             Of::DriverError(error) => (0, error.to_string()),
-            error => (0, error.to_string()),
+            error => (0, words_of(&error.to_string())),
         };
         let (kind, has_begun) = match error {
             Of::DriverError(DriverError::CouldNotConnect(_) | DriverError::ConnectTimeout) => {
@@ -62,7 +79,7 @@ impl Failure {
                 | DriverError::OldMysqlPasswordDisabled
                 | DriverError::CleartextPluginDisabled,
             ) => (ErrorKind::Denied, false),
-            Of::DriverError(DriverError::MismatchedStmtParams(..)) => (ErrorKind::Invalid, false),
+            _ if message.starts_with(CERTIFICATE) => (ErrorKind::Denied, false),
             _ => (ErrorKind::Lost, true),
         };
         Self { code, message, kind, has_begun }
@@ -108,7 +125,7 @@ const fn cause(code: u16) -> FailureCause {
         code::NO_SAVEPOINT => FailureCause::NoSavepoint,
         code::OUT_OF_RANGE => FailureCause::OutOfRange,
         code::TOO_LONG => FailureCause::TooLong,
-        1054 | 1064 | 1146 | 1149 | 1222 => FailureCause::Statement,
+        1054 | 1064 | 1146 | 1149 | 1222 | code::PARAMETERS => FailureCause::Statement,
         1792 => FailureCause::ReadOnly,
         _ => FailureCause::Other,
     }
@@ -129,6 +146,13 @@ pub(crate) fn of(failure: &Failure) -> SqlFailure {
         0 if failure.kind == ErrorKind::Invalid => (
             ErrorKind::Invalid,
             format!("the statement was not sent: {words}; the limit is `max_allowed_packet`"),
+        ),
+        0 if words.starts_with(CERTIFICATE) => (
+            failure.kind,
+            format!(
+                "cannot connect to MariaDB: {words}; name the file of its certificate authority \
+                 with `ssl_ca`, or permit others with `verify_ca=false` or `verify_identity=false`"
+            ),
         ),
         0 => (failure.kind, format!("cannot connect to MariaDB: {words}")),
         code::DEADLOCK | code::CHANGED => (ErrorKind::Conflict, words.clone()),
@@ -184,7 +208,7 @@ pub(crate) fn of(failure: &Failure) -> SqlFailure {
         1053 | 1077 | 1079 | 1152..=1161 | 1184 | 1927 | 4031 => {
             (ErrorKind::Lost, format!("MariaDB ended the connection: {words}"))
         }
-        1048 | 1264 | 1265 | 1292 | 1364 | 1366 | 1406 | 1690 | 3140 | 4025 => {
+        code::PARAMETERS | 1048 | 1264 | 1265 | 1292 | 1364 | 1366 | 1406 | 1690 | 3140 | 4025 => {
             (ErrorKind::Invalid, words.clone())
         }
         // The message of SIGNAL in a trigger is meant for the caller.

@@ -12,15 +12,19 @@
 //! ```
 #![deny(unsafe_code)]
 
+mod answer;
 mod connection;
 mod engine;
 mod fault;
 mod options;
+mod packets;
 mod pipeline;
 mod request;
 mod row;
 #[allow(unsafe_code, reason = "the driver gives the number of its socket only")]
 mod socket;
+mod statements;
+mod stepped;
 #[cfg(feature = "temporary-server")]
 mod temporary;
 mod value;

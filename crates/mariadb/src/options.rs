@@ -1,17 +1,18 @@
 //! The options of an engine: the driver's, and those of the pool.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use marmota_model::Result;
-use marmota_sql::{LastServer, TargetServer, split_servers};
+use marmota_sql::{LastServer, TargetServer, percent_decoded, split_servers};
 use mysql::SslOpts;
 
 use crate::connection::DriverOptions;
 use crate::fault::invalid;
 
 /// The parameters of the connection to a server.
-const OF_DRIVER: [&str; 4] = ["socket", "require_ssl", "verify_ca", "verify_identity"];
+const OF_SERVER: [&str; 5] = ["socket", "require_ssl", "ssl_ca", "verify_ca", "verify_identity"];
 /// The default of [`MariadbOptions::connections_max`].
 const CONNECTIONS_MAX: usize = 64;
 /// The default of [`MariadbOptions::lock_timeout`].
@@ -45,7 +46,7 @@ impl MariadbOptions {
     /// Parses a URL: `mariadb://user:password@host:port/database?parameter=value`, or the same with
     /// `mysql:`. The servers of a cluster are separated by commas: `host1:port1,host2:port2`. The
     /// parameters are `connections_max`, `lock_timeout_s`, `target_session_attrs` (any, read-write
-    /// or primary), `socket`, `require_ssl`, `verify_ca` and `verify_identity`.
+    /// or primary), `socket`, `require_ssl`, `ssl_ca`, `verify_ca` and `verify_identity`.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`](marmota_model::ErrorKind::Invalid) for a URL of another form, or without a database.
@@ -57,6 +58,7 @@ impl MariadbOptions {
         let (mut connections_max, mut lock_timeout) = (CONNECTIONS_MAX, LOCK_TIMEOUT);
         let (mut of_driver, mut target) = (Vec::new(), None);
         let (mut requires_tls, mut verifies_ca, mut verifies_name) = (false, true, true);
+        let mut ca = None;
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let number = |least: u32, most: u32| {
@@ -73,12 +75,13 @@ impl MariadbOptions {
                 "connections_max" => connections_max = number(1, 10_000)? as usize,
                 "lock_timeout_s" => lock_timeout = Duration::from_secs(number(1, 3_600)?.into()),
                 "target_session_attrs" => target = Some(value),
+                "ssl_ca" => ca = Some(readable(value)?),
                 "require_ssl" => requires_tls = flag()?,
                 "verify_ca" => verifies_ca = flag()?,
                 "verify_identity" => verifies_name = flag()?,
-                name if OF_DRIVER.contains(&name) => of_driver.push(pair),
+                "socket" => of_driver.push(pair),
                 name => {
-                    let names = OF_DRIVER.join("`, `");
+                    let names = OF_SERVER.join("`, `");
                     return Err(invalid(&format!(
                         "`{name}` is not a parameter; there are `connections_max`, \
                          `lock_timeout_s`, `target_session_attrs`, `{names}`"
@@ -93,11 +96,15 @@ impl MariadbOptions {
         let target = TargetServer::parse(target, servers.len()).map_err(|why| {
             invalid(&format!("`target_session_attrs={}`: {why}", target.unwrap_or_default()))
         })?;
-        if servers.len() > 1 && of_driver.iter().any(|pair| pair.starts_with("socket=")) {
+        if ca.is_some() && !requires_tls {
+            return Err(invalid("`ssl_ca` has no effect without `require_ssl=true`"));
+        }
+        if servers.len() > 1 && !of_driver.is_empty() {
             return Err(invalid("`socket` names one server, and the URL has several"));
         }
         let tls = requires_tls.then(|| {
             SslOpts::default()
+                .with_root_cert_path(ca)
                 .with_danger_accept_invalid_certs(!verifies_ca)
                 .with_danger_skip_domain_validation(!verifies_name)
         });
@@ -125,6 +132,16 @@ impl MariadbOptions {
     }
 }
 
+/// Returns the path of a file with certificates, from the value of a parameter.
+fn readable(value: &str) -> Result<PathBuf> {
+    let path = percent_decoded(value).map(PathBuf::from);
+    let path = path.ok_or_else(|| invalid(&format!("`ssl_ca={value}`: must be a path")))?;
+    match std::fs::File::open(&path) {
+        Ok(_) => Ok(path),
+        Err(error) => Err(invalid(&format!("`ssl_ca={value}`: {error}"))),
+    }
+}
+
 impl fmt::Debug for MariadbOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "MariadbOptions({})", self.place)
@@ -145,6 +162,8 @@ mod tests {
             ("mysql://a:secret@h", "database"),
             ("http://a:secret@h/d", "mariadb://"),
             ("mariadb://a:secret@h/d?require_ssl=yes", "must be true or false"),
+            ("mariadb://a:secret@h/d?require_ssl=true&ssl_ca=/no/ca.pem", "ssl_ca=/no/ca.pem"),
+            ("mariadb://a:secret@h/d?ssl_ca=/dev/null", "require_ssl=true"),
             ("mariadb://a:secret@h,,i/d", "empty host"),
             ("mariadb://a:secret@h,i:x/d", "port"),
             ("mariadb://a:secret@h,[::1/d", "`]`"),

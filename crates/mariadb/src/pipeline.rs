@@ -6,67 +6,73 @@
 //! nothing in flight: connecting, authentication and all other statements are the driver's. Values are
 //! written and read in place, where the driver would copy each of them.
 
-use std::collections::HashMap;
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::Arc;
 
 use marmota_blocking::WriteCount;
 use marmota_model::Value;
-use mysql::consts::StatusFlags;
-use mysql::{Column, Conn, Statement};
-use mysql_common::io::{ParseBuf, ReadMysqlExt as _};
+use mysql::Conn;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 
+use crate::answer::{Answer, Preparation, Prepared, TakeRows};
 use crate::fault::Failure;
-use crate::request::{HEAD, PACKET_MAX, add_execution, add_query};
+use crate::packets::Packets;
+use crate::request::{add_close, add_execution, add_preparation, add_query};
 use crate::socket::second_handle;
+use crate::statements::Statements;
 
 /// The most bytes of requests in flight. The socket's buffers hold more, so that writing never waits
 /// for the server, which may itself wait until its answers are read.
-const REQUESTS_MAX: usize = 16 << 10;
-const READ_BYTES: usize = 16 << 10;
-/// The most statements whose results have other columns than the driver knows.
-const DESCRIBED_MAX: usize = 128;
+pub(crate) const REQUESTS_MAX: usize = 16 << 10;
+/// A larger buffer is freed after its requests were sent.
+const KEPT_BYTES_MAX: usize = 256 << 10;
 /// Statements around one that must not change rows.
 const READ_ONLY: [&str; 2] = ["START TRANSACTION READ ONLY", "ROLLBACK"];
 
-/// Receives what an execution returns.
-pub(crate) trait TakeRows {
-    /// Receives the columns, before the first row of each execution.
-    fn columns(&mut self, columns: &[Column]);
-
-    /// Receives the number of an execution, the columns, and the packet with a row.
-    ///
-    /// # Errors
-    /// The packet is invalid.
-    fn row(&mut self, number: usize, columns: &[Column], packet: &[u8]) -> io::Result<()>;
-}
-
 /// The socket of a connection that is neither encrypted nor compressed.
 pub(crate) struct Pipeline {
-    socket: TcpStream,
-    /// What was read, from `at` on not yet used.
-    read: Vec<u8>,
-    at: usize,
-    /// The payload of the current packet.
-    packet: Vec<u8>,
-    /// The columns of statements, by their numbers, if the server described others than the driver
-    /// knows.
-    described: HashMap<u32, Arc<[Column]>>,
-    /// True if there are too many of them.
-    is_stale: bool,
+    pub(crate) socket: Arc<TcpStream>,
+    pub(crate) packets: Packets,
+    pub(crate) statements: Statements,
+    /// Requests that were not sent.
+    pub(crate) requests: Vec<u8>,
 }
 
 impl Pipeline {
     pub(crate) fn of(conn: &Conn) -> io::Result<Self> {
-        let (read, packet, described) = (Vec::new(), Vec::new(), HashMap::new());
-        let socket = second_handle(conn)?;
-        Ok(Self { socket, read, at: 0, packet, described, is_stale: false })
+        Ok(Self {
+            socket: Arc::new(second_handle(conn)?),
+            packets: Packets::default(),
+            statements: Statements::default(),
+            requests: Vec::new(),
+        })
     }
 
-    /// Returns true if the connection must not be used again.
-    pub(crate) const fn is_stale(&self) -> bool {
-        self.is_stale
+    /// Prepares a statement, unless it is prepared.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub(crate) fn prepare(&mut self, sql: &str) -> io::Result<Result<Prepared, Failure>> {
+        if let Some(prepared) = self.statements.find(sql) {
+            return Ok(Ok(prepared.clone()));
+        }
+        add_preparation(&mut self.requests, sql)?;
+        self.send()?;
+        let mut preparation = Preparation::default();
+        let done = self.answer(|packet| preparation.take(packet))?;
+        if let Ok(prepared) = &done {
+            self.add(sql, prepared);
+        }
+        Ok(done)
+    }
+
+    /// Adds a prepared statement.
+    pub(crate) fn add(&mut self, sql: &str, prepared: &Prepared) {
+        if let Some(id) = self.statements.add(sql, prepared.clone()) {
+            // It has no answer, and is sent with the next request.
+            add_close(&mut self.requests, id);
+        }
     }
 
     /// Executes a statement once for each list of parameters. Returns the result of each.
@@ -75,23 +81,21 @@ impl Pipeline {
     /// The connection is lost.
     pub(crate) fn execute(
         &mut self,
-        statement: &Statement,
+        statement: &Prepared,
         parameters: &[impl AsRef<[Value]>],
         take: &mut dyn TakeRows,
     ) -> io::Result<Vec<Result<WriteCount, Failure>>> {
         let mut done = Vec::with_capacity(parameters.len());
-        let mut requests = Vec::new();
+        let mut statement = statement.clone();
         let mut sent = 0;
         while done.len() < parameters.len() {
-            requests.clear();
-            while sent < parameters.len() && (requests.is_empty() || requests.len() < REQUESTS_MAX)
-            {
-                add_execution(&mut requests, statement.id(), parameters[sent].as_ref())?;
+            while sent < parameters.len() && (sent == done.len() || !self.is_full()) {
+                add_execution(&mut self.requests, statement.id, parameters[sent].as_ref())?;
                 sent += 1;
             }
-            self.socket.write_all(&requests)?;
+            self.send()?;
             while done.len() < sent {
-                done.push(self.answer(Some(statement), done.len(), take)?);
+                done.push(self.executed(&mut statement, done.len(), take)?);
             }
         }
         Ok(done)
@@ -103,139 +107,107 @@ impl Pipeline {
     /// The connection is lost.
     pub(crate) fn execute_read_only(
         &mut self,
-        statement: &Statement,
+        statement: &Prepared,
         parameters: &[Value],
         take: &mut dyn TakeRows,
     ) -> io::Result<Result<WriteCount, Failure>> {
-        let mut requests = Vec::new();
-        add_query(&mut requests, READ_ONLY[0])?;
-        add_execution(&mut requests, statement.id(), parameters)?;
-        add_query(&mut requests, READ_ONLY[1])?;
-        self.socket.write_all(&requests)?;
-        let begun = self.answer(None, 0, take)?;
-        let done = self.answer(Some(statement), 0, take)?;
-        let ended = self.answer(None, 0, take)?;
+        add_query(&mut self.requests, READ_ONLY[0])?;
+        add_execution(&mut self.requests, statement.id, parameters)?;
+        add_query(&mut self.requests, READ_ONLY[1])?;
+        self.send()?;
+        let begun = self.texted(take)?;
+        let done = self.executed(&mut statement.clone(), 0, take)?;
+        let ended = self.texted(take)?;
         Ok(begun.and(done).and_then(|done| ended.map(|_| done)))
     }
 
-    /// Reads the answer to one request: without a statement, to a text that returns no rows.
-    fn answer(
+    /// Returns true if no more requests should be in flight.
+    fn is_full(&self) -> bool {
+        self.requests.len() >= REQUESTS_MAX
+    }
+
+    /// Reads the answer to a text that returns no rows.
+    fn texted(&mut self, take: &mut dyn TakeRows) -> io::Result<Result<WriteCount, Failure>> {
+        let mut answer = Answer::of_text();
+        self.answer(|packet| answer.take(packet, take))
+    }
+
+    /// Reads the answer to one execution, which may describe new columns.
+    fn executed(
         &mut self,
-        statement: Option<&Statement>,
+        statement: &mut Prepared,
         number: usize,
         take: &mut dyn TakeRows,
     ) -> io::Result<Result<WriteCount, Failure>> {
-        self.next_packet()?;
-        match self.packet.first() {
-            Some(0xff) => return Ok(Err(self.failure())),
-            Some(0x00) => return self.written().map(Ok),
-            _ => {}
+        let mut answer = Answer::of(Arc::clone(&statement.columns), number);
+        let done = self.answer(|packet| answer.take(packet, take))?;
+        if let Some(columns) = answer.new_columns() {
+            self.statements.describe(statement.id, columns);
+            statement.columns = Arc::clone(columns);
         }
-        let statement = statement.ok_or_else(invalid)?;
-        let known = self.described.get(&statement.id()).map(Arc::clone);
-        let mut columns = known.unwrap_or_else(|| statement.columns());
-        let mut head = &self.packet[..];
-        let count = usize::try_from(head.read_lenenc_int()?).map_err(|_| invalid())?;
-        // MariaDB leaves out descriptions that it has sent before.
-        if head.first() != Some(&0) {
-            let mut described = Vec::new();
-            for _ in 0..count {
-                self.next_packet()?;
-                described.push(ParseBuf(&self.packet).parse::<Column>(())?);
-            }
-            let form = |it: &Column| (it.column_type(), it.flags(), it.character_set());
-            let is_known = described.iter().map(form).eq(columns.iter().map(form));
-            columns = described.into();
-            if !is_known {
-                self.is_stale |= self.described.len() >= DESCRIBED_MAX;
-                self.described.insert(statement.id(), Arc::clone(&columns));
-            }
-        }
-        self.next_packet()?;
-        take.columns(&columns);
-        loop {
-            self.next_packet()?;
-            match self.packet.first() {
-                Some(0xff) => return Ok(Err(self.failure())),
-                Some(0xfe) if self.packet.len() < 9 => {
-                    // The number of warnings comes first.
-                    check_last(self.packet.get(3..))?;
-                    return Ok(Ok(WriteCount::default()));
-                }
-                _ => {}
-            }
-            take.row(number, &columns, &self.packet)?;
-        }
+        Ok(done)
     }
 
-    /// Reads the payload of the next packet.
-    fn next_packet(&mut self) -> io::Result<()> {
-        self.packet.clear();
-        loop {
-            self.fill(HEAD)?;
-            let head = &self.read[self.at..];
-            let length =
-                usize::from(head[0]) | usize::from(head[1]) << 8 | usize::from(head[2]) << 16;
-            self.at += HEAD;
-            self.fill(length)?;
-            self.packet.extend_from_slice(&self.read[self.at..self.at + length]);
-            self.at += length;
-            if length < PACKET_MAX {
-                return if self.packet.is_empty() { Err(invalid()) } else { Ok(()) };
-            }
-        }
-    }
-
-    /// Reads until this number of bytes is there.
-    fn fill(&mut self, bytes: usize) -> io::Result<()> {
-        while self.read.len() - self.at < bytes {
-            self.read.drain(..self.at);
-            self.at = 0;
-            let used = self.read.len();
-            self.read.resize(used + READ_BYTES.max(bytes - used), 0);
-            let got = self.socket.read(&mut self.read[used..]);
-            self.read.truncate(used + *got.as_ref().unwrap_or(&0));
-            match got {
-                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                got => drop(got?),
-            }
-        }
+    fn send(&mut self) -> io::Result<()> {
+        self.socket.as_ref().write_all(&self.requests)?;
+        self.forget_requests();
         Ok(())
     }
 
-    /// Returns the counts in the current packet.
-    fn written(&self) -> io::Result<WriteCount> {
-        let mut rest = self.packet.get(1..).unwrap_or_default();
-        let (rows, id) = (rest.read_lenenc_int()?, rest.read_lenenc_int()?);
-        check_last(Some(rest))?;
-        Ok(WriteCount { rows, id })
+    fn forget_requests(&mut self) {
+        self.requests.clear();
+        if self.requests.capacity() > KEPT_BYTES_MAX {
+            self.requests = Vec::new();
+        }
     }
 
-    /// Returns the refusal in the current packet.
-    #[cold]
-    fn failure(&self) -> Failure {
-        let code = match self.packet.get(1..3) {
-            Some(&[low, high]) => u16::from_le_bytes([low, high]),
-            _ => 0,
-        };
-        // After the number come `#` and five characters of SQLSTATE.
-        let text = self.packet.get(9..).unwrap_or_default();
-        Failure::of_server(code, String::from_utf8_lossy(text).into_owned())
+    /// Passes packets to `take` until it returns a result.
+    fn answer<T>(&mut self, mut take: impl FnMut(&[u8]) -> io::Result<Option<T>>) -> io::Result<T> {
+        loop {
+            while let Some(packet) = self.packets.next()? {
+                if let Some(done) = take(packet)? {
+                    return Ok(done);
+                }
+            }
+            match self.socket.as_ref().read(self.packets.room()) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                got => self.packets.add(got?),
+            }
+        }
     }
-}
 
-/// Checks that no other result follows.
-fn check_last(status: Option<&[u8]>) -> io::Result<()> {
-    let Some(&[low, high, ..]) = status else { return Err(invalid()) };
-    let status = StatusFlags::from_bits_truncate(u16::from_le_bytes([low, high]));
-    match status.contains(StatusFlags::SERVER_MORE_RESULTS_EXISTS) {
-        true => Err(invalid()),
-        false => Ok(()),
+    /// Sends all requests without waiting.
+    ///
+    /// # Errors
+    /// The connection is lost, or the socket has no room for all of them; then the connection
+    /// must not be used again.
+    pub(crate) fn send_at_once(&mut self) -> io::Result<()> {
+        // The driver has the socket, too, and expects that it blocks: so only this call does not.
+        let sent = send(&*self.socket, &self.requests, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?;
+        if sent < self.requests.len() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        self.forget_requests();
+        Ok(())
     }
-}
 
-#[cold]
-fn invalid() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, "the server sent an invalid packet")
+    /// Reads what has arrived. Returns false if that is nothing.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub(crate) fn read_at_once(&mut self) -> io::Result<bool> {
+        loop {
+            match recv(&*self.socket, self.packets.room(), RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok((_, got)) => {
+                    self.packets.add(got);
+                    return Ok(true);
+                }
+                Err(rustix::io::Errno::AGAIN) => return Ok(false),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
 }

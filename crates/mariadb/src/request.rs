@@ -43,6 +43,14 @@ pub(crate) fn add_execution(
     end(requests, start)
 }
 
+/// Sets the statement of a request to execute one.
+pub(crate) fn set_statement(execution: &mut [u8], statement: u32) {
+    // After the head and the command.
+    if let Some(number) = execution.get_mut(HEAD + 1..HEAD + 5) {
+        number.copy_from_slice(&statement.to_le_bytes());
+    }
+}
+
 /// Adds a request to execute a text.
 ///
 /// # Errors
@@ -51,6 +59,23 @@ pub(crate) fn add_query(requests: &mut Vec<u8>, sql: &str) -> io::Result<()> {
     let start = begin(requests, Command::COM_QUERY);
     requests.extend_from_slice(sql.as_bytes());
     end(requests, start)
+}
+
+/// Adds a request to prepare a statement.
+///
+/// # Errors
+/// It is longer than a packet.
+pub(crate) fn add_preparation(requests: &mut Vec<u8>, sql: &str) -> io::Result<()> {
+    let start = begin(requests, Command::COM_STMT_PREPARE);
+    requests.extend_from_slice(sql.as_bytes());
+    end(requests, start)
+}
+
+/// Adds a request to close a prepared statement, which has no answer.
+pub(crate) fn add_close(requests: &mut Vec<u8>, statement: u32) {
+    const LENGTH: u8 = 5;
+    requests.extend_from_slice(&[LENGTH, 0, 0, 0, Command::COM_STMT_CLOSE as u8]);
+    requests.extend_from_slice(&statement.to_le_bytes());
 }
 
 fn begin(requests: &mut Vec<u8>, command: Command) -> usize {

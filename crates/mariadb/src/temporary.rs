@@ -45,6 +45,8 @@ pub struct TemporaryMariadb {
     databases: AtomicU32,
     /// More arguments.
     arguments: Vec<String>,
+    /// Further files in its folder.
+    files: Vec<(&'static str, String)>,
 }
 
 impl TemporaryMariadb {
@@ -55,6 +57,25 @@ impl TemporaryMariadb {
     pub fn start() -> io::Result<Self> {
         remove_leavings();
         let server = Self::new(Vec::new())?;
+        server.make_folder()?;
+        server.initialise()?;
+        server.resume()?;
+        Ok(server)
+    }
+
+    /// Creates and starts a server that has TLS, with a certificate and its key in PEM.
+    ///
+    /// # Errors
+    /// Those of [`Self::start`].
+    pub fn start_with_tls(certificate: &str, key: &str) -> io::Result<Self> {
+        remove_leavings();
+        let mut server = Self::new(Vec::new())?;
+        for (option, name, pem) in
+            [("ssl-cert", "server.pem", certificate), ("ssl-key", "key.pem", key)]
+        {
+            server.arguments.push(format!("--{option}={}", server.folder.join(name).display()));
+            server.files.push((name, pem.to_owned()));
+        }
         server.make_folder()?;
         server.initialise()?;
         server.resume()?;
@@ -109,6 +130,7 @@ impl TemporaryMariadb {
             process: Mutex::default(),
             databases: AtomicU32::new(0),
             arguments,
+            files: Vec::new(),
         })
     }
 
@@ -252,6 +274,9 @@ impl TemporaryMariadb {
              GRANT ALL PRIVILEGES ON *.* TO '{USER}'@'%' WITH GRANT OPTION;\n"
         );
         std::fs::write(self.folder.join("init.sql"), init)?;
+        for (name, text) in &self.files {
+            std::fs::write(self.folder.join(name), text)?;
+        }
         if rustix::process::geteuid().is_root() {
             let status = Command::new("chown").args(["-R", user()]).arg(&self.folder).status()?;
             if !status.success() {

@@ -23,5 +23,5 @@ pub use index_condition::condition_of;
 pub use index_filter::{existing_filter, has_same_filter, index_filter_sql};
 pub use index_name::{added_indexes, index_columns, index_name, is_implicit, is_ours};
 pub use name::{bounded, on_delete, on_delete_of, quoted};
-pub use servers::{LastServer, TargetServer, split_servers};
+pub use servers::{LastServer, TargetServer, percent_decoded, split_servers};
 pub use steps::TableSteps;

@@ -80,3 +80,28 @@ impl fmt::Debug for LastServer {
         f.write_str("LastServer")
     }
 }
+
+/// Decodes a part of a URL. Returns `None` if a `%` is not followed by two hexadecimal digits, or the
+/// result is not UTF-8.
+///
+/// ```
+/// assert_eq!(marmota_sql::percent_decoded("a%20b").as_deref(), Some("a b"));
+/// assert_eq!(marmota_sql::percent_decoded("50%"), None);
+/// ```
+#[must_use]
+pub fn percent_decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let (digits, behind) = rest.split_first_chunk::<2>()?;
+        let digit = |digit: u8| char::from(digit).to_digit(16);
+        bytes.push((digit(digits[0])? * 16 + digit(digits[1])?) as u8);
+        rest = behind;
+    }
+    String::from_utf8(bytes).ok()
+}

@@ -58,34 +58,52 @@ fn add_fields(table: &Table, filter: &FilterExpr, fields: &mut FieldSet) {
     }
 }
 
-impl SqlExecutor<'_> {
-    /// Splits a filter. Conditions on related rows in the part for the rows become lists of keys.
-    pub(super) fn split(
-        &mut self,
-        table: &Table,
+impl SplitFilter {
+    /// Splits a filter. `rest` replaces the conditions on related rows in the part for the rows.
+    pub(super) fn of(
         filter: Option<&FilterExpr>,
-    ) -> Result<SplitFilter> {
-        let Some(filter) = filter else { return Ok(SplitFilter::default()) };
+        rest: &mut dyn FnMut(&FilterExpr) -> Result<FilterExpr>,
+    ) -> Result<Self> {
+        let Some(filter) = filter else { return Ok(Self::default()) };
         if is_exact(filter) {
-            return Ok(SplitFilter { sql: Some(filter.clone()), rest: None });
+            return Ok(Self { sql: Some(filter.clone()), rest: None });
         }
         let all = match filter {
             FilterExpr::And(all) => all.as_slice(),
             one => std::slice::from_ref(one),
         };
-        let (sql, rest): (Vec<&FilterExpr>, Vec<&FilterExpr>) =
+        let (sql, inexact): (Vec<&FilterExpr>, Vec<&FilterExpr>) =
             all.iter().partition(|one| is_exact(one));
-        let rest = rest.into_iter().map(|one| self.without_related(table, one));
-        let rest = rest.collect::<Result<Vec<_>>>()?;
+        let inexact = inexact.into_iter().map(rest).collect::<Result<Vec<_>>>()?;
         let sql: Vec<FilterExpr> = sql.into_iter().cloned().collect();
-        Ok(SplitFilter {
+        Ok(Self {
             sql: (!sql.is_empty()).then_some(FilterExpr::And(sql)),
-            rest: Some(FilterExpr::And(rest)),
+            rest: Some(FilterExpr::And(inexact)),
         })
     }
+}
 
-    /// Returns a filter whose conditions on related rows are replaced by lists of keys.
-    fn without_related(&mut self, table: &Table, filter: &FilterExpr) -> Result<FilterExpr> {
+/// Returns true if one statement reads the rows that a filter selects: no condition on related rows is
+/// replaced by the keys of another statement.
+pub(crate) fn is_one_read(filter: &FilterExpr) -> bool {
+    fn is_related(filter: &FilterExpr) -> bool {
+        match filter {
+            FilterExpr::Related(_) => true,
+            FilterExpr::Not(inner) => is_related(inner),
+            FilterExpr::And(all) | FilterExpr::Or(all) => all.iter().any(is_related),
+            _ => false,
+        }
+    }
+    is_exact(filter) || !is_related(filter)
+}
+
+impl SqlExecutor<'_> {
+    /// Returns a filter whose conditions on related rows become lists of keys.
+    pub(super) fn without_related(
+        &mut self,
+        table: &Table,
+        filter: &FilterExpr,
+    ) -> Result<FilterExpr> {
         Ok(match filter {
             FilterExpr::Related(related) => {
                 let target = table.step_target(&related.step)?;

@@ -2,13 +2,16 @@
 
 use std::ops::ControlFlow;
 
-use marmota_model::{FieldSet, FilterExpr, Result, RowQuery, RowSink, Table, Value, ValueRef};
+use marmota_model::{
+    Error, FieldSet, FilterExpr, Result, RowQuery, RowSink, Table, Value, ValueForm, ValueRef,
+};
 use marmota_sql::{quoted, where_sql};
 use marmota_store::predicate::{Condition, Ready};
 
 use super::SqlExecutor;
-use super::exact::fields_of;
-use crate::connection::ReadAs;
+use super::exact::{SplitFilter, fields_of};
+use crate::connection::{ReadAs, WriteCount};
+use crate::dialect::Dialect;
 use crate::executor::too_many;
 use crate::failure::SqlFailure;
 use crate::statement::column::{columns, forms, name, row_of};
@@ -27,7 +30,9 @@ impl SqlExecutor<'_> {
         let (columns, text) = self.get_sql(table, fields);
         let mut sql = Sql::new(self.dialect(), text);
         sql.bind(key);
-        self.lend(table, &sql, &Lending { columns, ..Lending::default() }, sink)
+        let forms = forms(table, &columns);
+        let lending = Lending { columns, ..Lending::default() };
+        self.lend(table, &TableRead { sql, lending, forms }, sink)
     }
 
     /// Reads the row of each key, which is the only value of its list.
@@ -73,31 +78,15 @@ impl SqlExecutor<'_> {
         if query.limit == Some(0) {
             return Ok(0);
         }
-        let with_after = query.after.as_ref().and_then(|_| query.filter_with_after(table));
-        let filter = with_after.as_ref().or(query.filter.as_ref());
-        let split = self.split(table, filter)?;
-        let fields = query.fields.unwrap_or_else(|| table.read_by_default());
-        let read = match &split.rest {
-            Some(rest) => fields.iter().chain(fields_of(table, rest).iter()).collect(),
-            None => fields,
-        };
-        let (columns, names) = columns(table, read);
-        let mut sql =
-            Sql::new(self.dialect(), format!("SELECT {names} FROM {}", quoted(table.name())));
-        where_sql(&mut sql, table, split.sql.as_ref());
-        order_sql(&mut sql, table, &query.order_with_key(table));
-        if let (Some(limit), None) = (query.limit, &split.rest) {
-            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-            sql.add(self.dialect().paging).bind(ValueRef::Int(limit));
-        }
-        let condition = split.rest.map(|rest| Condition::new(rest, table));
-        let only = (read != fields).then_some(fields);
-        self.lend(table, &sql, &Lending { columns, condition, only, limit: query.limit }, sink)
+        let dialect = self.dialect();
+        let rest = &mut |rest: &FilterExpr| self.without_related(table, rest);
+        let read = TableRead::list(dialect, table, query, rest)?;
+        self.lend(table, &read, sink)
     }
 
     pub(super) fn count(&mut self, table: &Table, filter: Option<&FilterExpr>) -> Result<u64> {
         self.check(table)?;
-        let split = self.split(table, filter)?;
+        let split = SplitFilter::of(filter, &mut |rest| self.without_related(table, rest))?;
         if split.rest.is_some() {
             let query = RowQuery {
                 filter: filter.cloned(),
@@ -131,41 +120,93 @@ impl SqlExecutor<'_> {
         Ok(found)
     }
 
-    fn lend(
-        &mut self,
-        table: &Table,
-        sql: &Sql,
-        how: &Lending,
-        sink: &mut dyn RowSink,
-    ) -> Result<u64> {
-        if sql.parameters.len() > self.dialect().limits.parameters {
-            return Err(too_many(sql.parameters.len(), self.dialect()));
-        }
-        let ready = how.condition.as_ref().map(|it| it.asked(table)).transpose()?;
-        let (mut lent, mut wrong) = (0, None);
-        let mut take = |values: &[Option<ValueRef<'_>>]| match row_of(table, &how.columns, values) {
-            Ok(row) => how.lend_one(table, row, ready.as_ref(), &mut lent, sink),
-            Err(error) => {
-                wrong = Some(error);
-                false
-            }
+    fn lend(&mut self, table: &Table, read: &TableRead, sink: &mut dyn RowSink) -> Result<u64> {
+        check_size(&read.sql)?;
+        let TableRead { sql, lending, forms } = read;
+        let ready = lending.condition.as_ref().map(|it| it.asked(table)).transpose()?;
+        let mut lent = LentRows::default();
+        let mut take = |values: &[Option<ValueRef<'_>>]| {
+            lending.lend(table, values, ready.as_ref(), &mut lent, sink)
         };
-        let forms = forms(table, &how.columns);
-        let read = ReadAs::Forms(&forms);
+        let read = ReadAs::Forms(forms);
         let done = self.connection.run(&sql.text, &sql.parameters, read, &mut take);
-        match wrong {
+        lent.ended(done)
+    }
+}
+
+/// The rows of a statement that were lent.
+#[derive(Default)]
+pub(crate) struct LentRows {
+    pub(crate) count: u64,
+    /// The error of a row that has no valid values.
+    wrong: Option<Error>,
+}
+
+impl LentRows {
+    /// Returns the number of rows, after the last one.
+    pub(crate) fn ended(&mut self, done: Result<WriteCount, SqlFailure>) -> Result<u64> {
+        match self.wrong.take() {
             Some(error) => Err(error),
-            None => done.map(|_| lent).map_err(|failure| failure.error()),
+            None => done.map(|_| self.count).map_err(|failure| failure.error()),
         }
+    }
+}
+
+/// A read of the rows of a table, as a statement.
+pub(crate) struct TableRead {
+    pub(crate) sql: Sql,
+    pub(crate) lending: Lending,
+    pub(crate) forms: Vec<ValueForm>,
+}
+
+impl TableRead {
+    /// Writes the statement of a list. `rest` replaces the conditions on related rows in the parts of the filter
+    /// that are evaluated on the rows.
+    pub(crate) fn list(
+        dialect: &'static Dialect,
+        table: &Table,
+        query: &RowQuery,
+        rest: &mut dyn FnMut(&FilterExpr) -> Result<FilterExpr>,
+    ) -> Result<Self> {
+        let with_after = query.after.as_ref().and_then(|_| query.filter_with_after(table));
+        let filter = with_after.as_ref().or(query.filter.as_ref());
+        let split = SplitFilter::of(filter, rest)?;
+        let fields = query.fields.unwrap_or_else(|| table.read_by_default());
+        let read = match &split.rest {
+            Some(rest) => fields.iter().chain(fields_of(table, rest).iter()).collect(),
+            None => fields,
+        };
+        let (columns, names) = columns(table, read);
+        let mut sql = Sql::new(dialect, format!("SELECT {names} FROM {}", quoted(table.name())));
+        where_sql(&mut sql, table, split.sql.as_ref());
+        order_sql(&mut sql, table, &query.order_with_key(table));
+        if let (Some(limit), None) = (query.limit, &split.rest) {
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            sql.add(dialect.paging).bind(ValueRef::Int(limit));
+        }
+        let condition = split.rest.map(|rest| Condition::new(rest, table));
+        let only = (read != fields).then_some(fields);
+        let forms = forms(table, &columns);
+        let lending = Lending { columns, condition, only, limit: query.limit };
+        Ok(Self { sql, lending, forms })
+    }
+}
+
+/// # Errors
+/// The statement has too many parameters.
+pub(crate) fn check_size(sql: &Sql) -> Result<()> {
+    match sql.parameters.len() > sql.dialect.limits.parameters {
+        true => Err(too_many(sql.parameters.len(), sql.dialect)),
+        false => Ok(()),
     }
 }
 
 /// How the rows of a statement are lent.
 #[derive(Default)]
-struct Lending {
+pub(crate) struct Lending {
     columns: Vec<usize>,
     /// Selects the rows.
-    condition: Option<Condition>,
+    pub(crate) condition: Option<Condition>,
     /// The fields that are lent, if more were read.
     only: Option<FieldSet>,
     limit: Option<u64>,
@@ -173,14 +214,21 @@ struct Lending {
 
 impl Lending {
     /// Lends a row if it is selected. Returns false if it was the last one.
-    fn lend_one(
+    pub(crate) fn lend(
         &self,
         table: &Table,
-        mut row: Vec<ValueRef<'_>>,
+        values: &[Option<ValueRef<'_>>],
         ready: Option<&Ready<'_>>,
-        lent: &mut u64,
+        lent: &mut LentRows,
         sink: &mut dyn RowSink,
     ) -> bool {
+        let mut row = match row_of(table, &self.columns, values) {
+            Ok(row) => row,
+            Err(error) => {
+                lent.wrong = Some(error);
+                return false;
+            }
+        };
         if ready.is_some_and(|ready| !ready.selects(&row)) {
             return true;
         }
@@ -189,7 +237,7 @@ impl Lending {
                 .filter(|&at| !only.contains(at))
                 .for_each(|at| row[at] = ValueRef::Absent);
         }
-        *lent += 1;
-        sink.row(&row) == ControlFlow::Continue(()) && self.limit != Some(*lent)
+        lent.count += 1;
+        sink.row(&row) == ControlFlow::Continue(()) && self.limit != Some(lent.count)
     }
 }

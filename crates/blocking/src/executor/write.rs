@@ -9,6 +9,7 @@ use marmota_sql::{quoted, where_sql};
 use marmota_store::operation::{Keys, Outcome};
 use marmota_store::refusal;
 
+use super::exact::SplitFilter;
 use super::{SqlExecutor, borrowed};
 use crate::dialect::Dialect;
 use crate::failure::{FailureCause, SqlFailure};
@@ -205,7 +206,7 @@ impl SqlExecutor<'_> {
         filter: Option<&FilterExpr>,
     ) -> Result<Outcome> {
         self.check(table)?;
-        let split = self.split(table, filter)?;
+        let split = SplitFilter::of(filter, &mut |rest| self.without_related(table, rest))?;
         let refers_to_itself = references_to_itself(table).next().is_some();
         // A statement cannot read the table that it deletes from, in conditions on related rows.
         if split.rest.is_none() && !refers_to_itself {

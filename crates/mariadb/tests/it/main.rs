@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests panic")]
 
 mod caches;
+mod event_loop;
 mod failover;
 mod faults;
 mod feed;
@@ -9,6 +10,7 @@ mod feed;
 #[allow(dead_code, reason = "an example uses the rest")]
 mod feed_race;
 mod galera;
+mod tls;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};

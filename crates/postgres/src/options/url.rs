@@ -1,7 +1,7 @@
 //! The parts of a URL, decoded, by libpq's names.
 
 use marmota_model::{Error, ErrorKind, Result};
-use marmota_sql::split_servers;
+use marmota_sql::{percent_decoded, split_servers};
 
 use super::invalid;
 
@@ -89,7 +89,7 @@ impl Parts {
         if !value.is_empty() {
             let is_secret = matches!(name, "password" | "direct_url");
             let shown = if is_secret { "…" } else { value };
-            let decoded = decoded(value).ok_or_else(|| {
+            let decoded = percent_decoded(value).ok_or_else(|| {
                 invalid(
                     name,
                     shown,
@@ -106,21 +106,4 @@ impl Parts {
     pub(super) fn get(&self, name: &str) -> Option<String> {
         self.0.iter().rev().find(|(found, _)| found == name).map(|(_, value)| value.clone())
     }
-}
-
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&byte, behind)) = rest.split_first() {
-        rest = behind;
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let (digits, behind) = rest.split_first_chunk::<2>()?;
-        let digit = |digit: u8| char::from(digit).to_digit(16);
-        bytes.push((digit(digits[0])? * 16 + digit(digits[1])?) as u8);
-        rest = behind;
-    }
-    String::from_utf8(bytes).ok()
 }

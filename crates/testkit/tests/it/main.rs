@@ -182,6 +182,12 @@ conformance!(remote_over_a_unix_socket, || {
 conformance!(remote_over_http, || {
     hosted::subject("remote over HTTP", hosted::over_http, || Box::new(Memory::new()))
 });
+// A server's threads execute the reads themselves.
+conformance!(mariadb_over_http, || {
+    let url = mariadb_url();
+    let open = move || Box::new(Mariadb::from_url(&url).unwrap()) as Box<_>;
+    hosted::subject("MariaDB over HTTP", hosted::over_http, open)
+});
 conformance!(remote_over_a_web_socket, || {
     let reach = hosted::over_a_web_socket;
     hosted::subject("remote over a WebSocket", reach, || Box::new(Memory::new()))
