@@ -164,7 +164,10 @@ fn write(
         answered.send((first + batch, Instant::now()))?;
         batches += 1;
     }
-    Ok((i64::from(batches) * batch) as f64 / began.elapsed().as_secs_f64())
+    let rows_per_second = (i64::from(batches) * batch) as f64 / began.elapsed().as_secs_f64();
+    // The reader ends when it has read all batches.
+    drop(answered);
+    Ok(rows_per_second)
 }
 
 /// Returns how long each batch took to be readable, in milliseconds.

@@ -295,7 +295,7 @@ fn note_schema(tables: &[&'static str]) -> Schema {
     for table in tables {
         let key = if *table == "page" { KeyKind::Text } else { KeyKind::Auto };
         let kind = Kind::Reference { table: (*table).into(), key };
-        fields.push(Field::new(*table, kind).nullable(true).computed("key_in(subject)"));
+        fields.push(Field::new(table, kind).nullable(true).computed("key_in(subject)"));
     }
     Schema::new("note", fields)
 }
