@@ -86,12 +86,20 @@ fn meaning(context: RequestContext<'_>, table: &Table, name: &str, json: &RawVal
 pub(crate) fn is_sent(context: RequestContext<'_>) -> bool {
     let body = context.request.body().trim_ascii();
     // The usual row has no nested value, and is not parsed here.
-    if !body.get(1..).is_some_and(|rest| rest.iter().any(|byte| matches!(byte, b'{' | b'['))) {
+    if !body.get(1..).is_some_and(has_bracket) {
         return false;
     }
     let Ok(Members(members)) = serde_json::from_slice(body) else { return false };
     members.iter().any(|(name, json)| {
         !matches!(meaning(context, context.table(), name, json), Meaning::Value)
+    })
+}
+
+/// Returns true if the bytes have a `{` or `[`. They are looked at in pieces without a branch for each
+/// byte, which the compiler vectorizes.
+fn has_bracket(bytes: &[u8]) -> bool {
+    bytes.chunks(1024).any(|piece| {
+        piece.iter().fold(false, |found, &byte| found | (byte == b'{') | (byte == b'['))
     })
 }
 

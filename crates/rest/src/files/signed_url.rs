@@ -70,8 +70,8 @@ async fn sign(field: &mut FileField, request: &Request) -> ApiResult<Response> {
 /// authentication of a caller.
 pub(crate) fn read(api: &Arc<ApiState>, request: &Request) -> Option<Flow> {
     if !matches!(request.method(), Method::Get | Method::Head)
-        || request.query_param("signature").is_none()
         || api.files.is_none()
+        || request.query_param("signature").is_none()
     {
         return None;
     }

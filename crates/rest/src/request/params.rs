@@ -237,7 +237,19 @@ pub(crate) enum CountKind {
 
 /// Returns true if the query of a URL requests groups instead of rows.
 pub(crate) fn requests_groups(query: &str) -> bool {
-    QueryParams::new(query).any(|(name, _)| matches!(&*name, "group" | "select" | "having"))
+    // Every list passes here, so names with another first letter are not decoded.
+    let mut is_start = true;
+    query.bytes().enumerate().any(|(at, byte)| {
+        let may_be = is_start && matches!(byte, b'g' | b's' | b'h' | b'%');
+        is_start = byte == b'&';
+        may_be && names_groups(&query[at..])
+    })
+}
+
+/// Returns true if the first parameter of a query is one of groups.
+fn names_groups(query: &str) -> bool {
+    let first = QueryParams::new(query).next();
+    first.is_some_and(|(name, _)| matches!(&*name, "group" | "select" | "having"))
 }
 
 /// Returns the parameters of a list of groups.

@@ -167,7 +167,7 @@ impl Head {
         for (name, value) in headers(lines) {
             let has = |word| has_word(value, word);
             match () {
-                () if is(name, "content-length") => head.length = value.parse().ok(),
+                () if is(name, "content-length") => head.length = number(value),
                 () if is(name, "content-type") => head.is_text = is_text(value),
                 () if is(name, "cache-control") => {
                     head.is_fixed |= has("no-store") || has("no-transform");
@@ -217,29 +217,44 @@ impl Head {
 }
 
 /// Compares without case.
-fn is(name: &str, wanted: &str) -> bool {
-    name.eq_ignore_ascii_case(wanted)
+fn is(name: &[u8], wanted: &str) -> bool {
+    name.eq_ignore_ascii_case(wanted.as_bytes())
 }
 
 /// Returns true if a list of words has this one.
-fn has_word(list: &str, word: &str) -> bool {
-    list.split(',').any(|part| is(part.trim(), word))
+fn has_word(list: &[u8], word: &str) -> bool {
+    list.split(|&byte| byte == b',').any(|part| is(part.trim_ascii(), word))
 }
 
-/// Returns the headers of a head's lines.
-fn headers(lines: &[u8]) -> impl Iterator<Item = (&str, &str)> {
-    lines.split(|&byte| byte == b'\n').skip(1).filter_map(|line| {
-        let (name, value) = std::str::from_utf8(line).ok()?.split_once(':')?;
-        Some((name, value.trim()))
+fn number(value: &[u8]) -> Option<u64> {
+    std::str::from_utf8(value.trim_ascii()).ok()?.parse().ok()
+}
+
+/// Returns the headers of a head's lines. Every answer passes here, so only the values that matter are
+/// looked at further.
+fn headers(lines: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+    let ends = memchr::memchr_iter(b'\n', lines);
+    let starts = memchr::memchr_iter(b'\n', lines).map(|end| end + 1);
+    starts.zip(ends.skip(1)).filter_map(|(start, end)| {
+        let line = &lines[start..end];
+        let colon = memchr::memchr(b':', line)?;
+        Some((&line[..colon], &line[colon + 1..]))
     })
 }
 
 /// Returns true if bodies of this media type become shorter. Server-sent events are not coded,
 /// because each must be sent at once.
-fn is_text(media_type: &str) -> bool {
-    let name = media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    let is_text = name.starts_with("text/") && name != "text/event-stream";
-    is_text || name.ends_with("+json") || name.ends_with("+xml") || TEXTS.contains(&&*name)
+fn is_text(media_type: &[u8]) -> bool {
+    let name = media_type.split(|&byte| byte == b';').next().unwrap_or_default().trim_ascii();
+    let begins = |with: &str| name.get(..with.len()).is_some_and(|part| is(part, with));
+    let ends = |with: &str| {
+        let start = name.len().checked_sub(with.len());
+        start.is_some_and(|start| is(&name[start..], with))
+    };
+    TEXTS.iter().any(|text| is(name, text))
+        || begins("text/") && !is(name, "text/event-stream")
+        || ends("+json")
+        || ends("+xml")
 }
 
 #[cfg(test)]
@@ -249,10 +264,10 @@ mod tests {
     #[test]
     fn media_types_of_texts_are_known() {
         for text in ["text/html; charset=utf-8", "Application/JSON", "image/svg+xml"] {
-            assert!(is_text(text), "{text}");
+            assert!(is_text(text.as_bytes()), "{text}");
         }
         for other in ["image/png", "application/octet-stream", "text/event-stream", ""] {
-            assert!(!is_text(other), "{other}");
+            assert!(!is_text(other.as_bytes()), "{other}");
         }
     }
 }
