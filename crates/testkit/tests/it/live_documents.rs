@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::sync::{OnceLock, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -190,6 +190,7 @@ fn follow(
     page: usize,
     mut random: fastrand::Rng,
     last: &OnceLock<Vec<u64>>,
+    first: &mpsc::Sender<()>,
 ) -> Seen {
     let target = PAGES[page].target;
     let mut events = Events::open(address, target, "");
@@ -201,6 +202,10 @@ fn follow(
             seen.push((point.position, digest(&of_document(&events.document))));
             events.data.clear();
             events.names.clear();
+            if seen.len() == 1 {
+                // The test may have ended.
+                let _ = first.send(());
+            }
         } else if events.is_ended {
             panic!("{target}: the server has ended the response");
         } else if let Some(last) = last.get() {
@@ -255,11 +260,17 @@ fn each_document_is_the_page_at_its_position(url: &str, has_processes: bool, wri
         let last = &last;
         let _ending = Ending(last);
         let mut clients = Vec::new();
+        let (first, firsts) = mpsc::channel();
         for (number, address) in addresses.into_iter().enumerate() {
             for page in 0..PAGES.len() {
                 let random = fastrand::Rng::with_seed(seed + (number * PAGES.len() + page) as u64);
-                clients.push(scope.spawn(move || follow(address, page, random, last)));
+                let first = first.clone();
+                clients.push(scope.spawn(move || follow(address, page, random, last, &first)));
             }
+        }
+        // On a busy machine, all could be written before a client has its first page.
+        for _ in &clients {
+            firsts.recv_timeout(Duration::from_secs(60)).expect("each client gets a page");
         }
         let here = scope.spawn(|| write_all(&store, seed, writes));
         match &mut other {

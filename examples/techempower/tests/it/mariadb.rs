@@ -24,12 +24,18 @@ fn each_row_is_a_statement_and_each_request_one_update() {
         for (path, rows) in [("db", 1), ("queries?queries=20", 20), ("updates?queries=20", 20)] {
             // Prepared statements are those of operations.
             let names = ["COM_STMT_EXECUTE", "COM_UPDATE"];
-            let before = names.map(|name| counter(&store, name));
-            program.get(&format!("/{family}{path}"));
-            let [statements, updates] = [0, 1].map(|at| counter(&store, names[at]) - before[at]);
-            // Two of them have read the counters.
-            assert_eq!(statements - 2 - updates, rows, "/{family}{path}");
-            assert_eq!(updates, i64::from(path.starts_with("updates")), "/{family}{path}");
+            let counted = || {
+                let before = names.map(|name| counter(&store, name));
+                program.get(&format!("/{family}{path}"));
+                let [all, updates] = [0, 1].map(|at| counter(&store, names[at]) - before[at]);
+                // Two of them have read the counters.
+                let reads = all - 2 - updates;
+                assert!(reads >= rows, "{reads} reads of /{family}{path}");
+                assert_eq!(updates, i64::from(path.starts_with("updates")), "/{family}{path}");
+                reads
+            };
+            // On a busy machine, a read without an answer after 50 ms is sent by a thread again.
+            assert!((0..10).any(|_| counted() == rows), "/{family}{path}");
         }
     }
 }
