@@ -48,10 +48,14 @@ pub(super) const ENGINES: MormotProgram = MormotProgram {
     options: &[],
 };
 
-/// mORMot's transit server, which reads `../MBTA_GTFS`.
+/// mORMot's transit server, which reads `../MBTA_GTFS`. It lacks a unit that it needs since a function
+/// has moved.
 pub(super) const TRANSIT: MormotProgram = MormotProgram {
     source: "lang-cmp/LangCmp.dpr",
-    changes: &[("'4000', nil", PORT)],
+    changes: &[
+        ("'4000', nil", PORT),
+        ("mormot.core.search,", "mormot.core.search, mormot.core.datetime,"),
+    ],
     options: &[],
 };
 
