@@ -22,17 +22,17 @@ pub(crate) fn save(path: &Path, bytes: &[u8]) -> Result<()> {
         let message = format!("{} is not the path of a file to save to", path.display());
         return Err(Error::new(ErrorKind::Invalid, message));
     };
-    let mut beside = OsString::from(".");
-    beside.push(name);
+    let mut temporary = OsString::from(".");
+    temporary.push(name);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    beside.push(format!(".{}-{number}.tmp", std::process::id()));
-    let beside = Beside(folder.join(beside));
-    File::create(&beside.0)
+    temporary.push(format!(".{}-{number}.tmp", std::process::id()));
+    let temporary = TemporaryFile(folder.join(temporary));
+    File::create(&temporary.0)
         .and_then(|mut file| {
             file.write_all(bytes)?;
             file.sync_all()
         })
-        .and_then(|()| std::fs::rename(&beside.0, path))
+        .and_then(|()| std::fs::rename(&temporary.0, path))
         // The rename is durable only after its directory is synced.
         .and_then(|()| File::open(folder)?.sync_all())
         .map_err(|error| failed("write", path, error))
@@ -55,9 +55,9 @@ pub(crate) fn load(path: &Path, bytes_max: u64) -> Result<Vec<u8>> {
 }
 
 /// A temporary file, removed on drop unless it was renamed.
-struct Beside(PathBuf);
+struct TemporaryFile(PathBuf);
 
-impl Drop for Beside {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }
